@@ -5,6 +5,7 @@ import { isArtifact } from '../driver/names.js';
 import { UsageError } from '../errors.js';
 import { quoteForShell } from '../system/process.js';
 import { bytes, count, duration } from '../system/text.js';
+import { addSlotFlags, slotFlags } from './adapterFlags.js';
 import { addMaskFlag, addModelFlags, addVerboseFlag, modelFlags } from './modelFlags.js';
 import { addSections, CHECKPOINT_HELP, EXIT_STATUSES, type Flags, isSet, required } from './options.js';
 import { printText } from './print.js';
@@ -30,7 +31,7 @@ export function addCompile(program: Command, context: Context): void {
         '--min-new-tokens and --top-logprobs of generate',
     )
     .option('--hash-weights', 'read all bytes of the weights now, so that run --verify can compare them');
-  addMaskFlag(addModelFlags(command))
+  addMaskFlag(addSlotFlags(addModelFlags(command)))
     .option('--dump <dir>', 'write every stage, numbered: the graph after each pass, kernels, sources, plan')
     .option('-q, --quiet', 'print results and errors only: no progress, no notes, no warnings');
   addVerboseFlag(command)
@@ -56,7 +57,7 @@ async function compile(context: Context, checkpoint: string, flags: Flags): Prom
   const { io } = context;
   await refuseHubName(checkpoint);
   const output = required(flags, 'output', '-o DIR', `tilewright compile ${quoteForShell(checkpoint)} -o model.tw`);
-  const model = modelFlags(flags);
+  const model = { ...modelFlags(flags), ...slotFlags(flags) };
   if (isArtifact(checkpoint))
     throw new UsageError(
       `${checkpoint}: is an artifact already`,

@@ -11,6 +11,7 @@ import { converse } from './conversation.js';
 import { addDraftFlags, draftFlags } from './draftFlags.js';
 import { addGenerateFlags, generateFlags, structureFlags, templateFlags } from './generateFlags.js';
 import type { Input, Io } from './io.js';
+import { adapterFlag } from './adapterFlags.js';
 import {
   addSteppingFlags,
   addVerboseFlag,
@@ -148,6 +149,7 @@ async function parse(
     ...draftFlags(flags),
     ...deviceFlags(flags),
     ...modelFlags(flags),
+    ...adapterFlag(flags),
     ...artifactFlags(flags, model),
     ...templateFlags(flags),
     threads: threads(flags, context.io),

@@ -112,7 +112,6 @@ const INSTEAD: Readonly<Record<string, string>> = {
   quantization: NARROW,
   gpu_memory_utilization: MEMORY,
   swap_space: MEMORY,
-  peft: 'merge the adapter into the checkpoint first',
   revision: 'download that revision: hf download OWNER/NAME --revision REVISION --local-dir DIR, and name DIR',
   tokenizer: 'put its files into the folder of the checkpoint',
 };
@@ -142,6 +141,8 @@ export function translated(given: string | undefined, flags: Flags): Translated 
       const precision = DTYPES[value.replace(/^torch\./, '')];
       if (precision === undefined) throw new UsageError(`${from}: no such precision`, 'for example: --precision bf16');
       take('precision', '--precision', precision, from);
+    } else if (key === 'peft') {
+      take('adapter', '--adapter', value, from);
     } else if (key === 'enable_thinking') {
       if (!/^(true|false)$/i.test(value)) throw new UsageError(`${from}: expected True or False`, 'for example: False');
       const json = JSON.stringify({ enable_thinking: value.toLowerCase() === 'true' });

@@ -1,5 +1,6 @@
 /** The flags that say how a model is compiled and on which devices it lies: declared, and read. */
 import { isArtifact, MAX_CACHE_TOKENS, parseInit, type WeightInit } from '../driver/names.js';
+import { addAdapterFlag } from './adapterFlags.js';
 import { isSet, choice, wholeNumber, text, type Flags } from './options.js';
 import type { ArtifactRequest } from '../driver/requests.js';
 import { CPU_ISAS, type CpuIsa, type Parallelism } from '../ir/plan.js';
@@ -94,7 +95,10 @@ export function addSteppingFlags(command: Command, what: string): Command {
     '--trust-code',
     "take the artifact's own plan and machine code as they are: with your rights, unchecked (see run --help)",
   );
-  return addModelFlags(command).option('--dump <dir>', 'write every stage of the compilation, numbered');
+  return addAdapterFlag(addModelFlags(command)).option(
+    '--dump <dir>',
+    'write every stage of the compilation, numbered',
+  );
 }
 
 /** Other programs call a GPU so. */

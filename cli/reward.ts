@@ -8,6 +8,7 @@ import { defined } from '../system/defined.js';
 import { count, counted, cut, duration, textTable } from '../system/text.js';
 import { templateFlags } from './generateFlags.js';
 import type { Io } from './io.js';
+import { adapterFlag } from './adapterFlags.js';
 import {
   addSteppingFlags,
   addVerboseFlag,
@@ -101,6 +102,7 @@ function parse(context: Context, model: string, flags: Flags): Omit<WithTargetCh
     ...defined({ verifier: verifier === undefined ? undefined : choice('--verifier', verifier, VERIFIERS) }),
     ...deviceFlags(flags),
     ...modelFlags(flags),
+    ...adapterFlag(flags),
     ...artifactFlags(flags, model),
     ...templateFlags(flags),
     threads: threads(flags, context.io),

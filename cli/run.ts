@@ -7,6 +7,7 @@ import { SHARING_MODES } from '../evaluate/scorer.js';
 import { shardName } from '../evaluate/shard.js';
 import { quoteForShell } from '../system/process.js';
 import { counted } from '../system/text.js';
+import { addAdapterFlag } from './adapterFlags.js';
 import { addDraftFlags } from './draftFlags.js';
 import { HARNESS_HELP, harnessNotes, translated } from './harnessFlags.js';
 import {
@@ -65,7 +66,7 @@ export function addRun(program: Command, context: Context): void {
     '--trust-code',
     "take the artifact's own plan and machine code as they are: with your rights, unchecked (see below)",
   );
-  addMaskFlag(addModelFlags(command))
+  addMaskFlag(addAdapterFlag(addModelFlags(command)))
     .addOption(new Option('--max-tokens <n>', 'the same as --batch-tokens').hideHelp())
     .option(
       '--trace <file>',

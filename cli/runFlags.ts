@@ -22,6 +22,7 @@ import { nearest } from '../system/text.js';
 import { prepareFile } from '../system/write.js';
 import { draftFlags } from './draftFlags.js';
 import { choice, type Flags, isSet, required, sharing, text, threads } from './options.js';
+import { adapterFlag } from './adapterFlags.js';
 import { artifactFlags, deviceFlags, modelFlags, refuseCompileFlags } from './modelFlags.js';
 import { shard } from './shard.js';
 import { refuseMixed, resultsFolderOf, taskRequest } from './taskFlags.js';
@@ -104,6 +105,7 @@ export function parseRun(context: Context, model: string, flags: Flags): Parsed 
     ...defined({ modelName: name }),
     resumeCommand: sameCommand(context, ['--resume']),
     ...modelFlags(flags),
+    ...adapterFlag(flags),
     ...artifactFlags(flags, model),
     ...deviceFlags(flags),
     ...draftFlags(flags),

@@ -8,6 +8,7 @@ import { defined } from '../system/defined.js';
 import { count, counted, cut, duration, textTable } from '../system/text.js';
 import { addDraftFlags, draftFlags } from './draftFlags.js';
 import { draftSummary } from './draftText.js';
+import { adapterFlag } from './adapterFlags.js';
 import {
   addSteppingFlags,
   addVerboseFlag,
@@ -63,8 +64,7 @@ export function addSearch(program: Command, context: Context): void {
     .option('--model-name <name>', "the generator's name in results (default: its folder's)")
     .option('--resume', 'go on with the journal in --out')
     .option('--at-once <n>', 'problems that are searched at a time (default: as memory allows)')
-    .option('--memory-split <share>', "the generator's share of memory for keys and values, as 0.3 (default: auto)")
-    .addOption(new Option('--adapter <dir>', 'an adapter of the generator').hideHelp());
+    .option('--memory-split <share>', "the generator's share of memory for keys and values, as 0.3 (default: auto)");
   addSearchFlags(command);
   addSteppingFlags(addDraftFlags(command), 'problems').option(
     '-q, --quiet',
@@ -167,11 +167,6 @@ async function parse(
   model: string,
   flags: Flags,
 ): Promise<Omit<WithTargetChoice<SearchRequest>, 'signal'>> {
-  if (text(flags, 'adapter') !== undefined)
-    throw new UsageError(
-      '--adapter: this version reads no adapters',
-      'merge it into the weights of the generator, and give that folder',
-    );
   const problems = problemsOf(flags);
   const options = await searchFlags(flags);
   const verifier = verifierOf(flags, options.method);
@@ -200,6 +195,7 @@ async function parse(
     ...draftFlags(flags),
     ...deviceFlags(flags),
     ...modelFlags(flags),
+    ...adapterFlag(flags),
     ...artifactFlags(flags, model),
     threads: threads(flags, context.io),
   };

@@ -3,6 +3,7 @@
  * scores any number of sets.
  */
 import { createHash } from 'node:crypto';
+import { weightsId } from '../driver/artifact/manifest.js';
 import { withCacheTokens } from '../driver/artifact/planCache.js';
 import { beginOpening, type OpenedModel, type Opening } from '../driver/compile/open.js';
 import type { DeviceExecutor } from '../driver/executor.js';
@@ -30,11 +31,18 @@ export interface LoadedModel extends OpenedModel {
   close(): Promise<void>;
 }
 
-/** Identity of a checkpoint in results: its contents and, for made-up weights, their seed. */
-export const checkpointId = ({ reference: { fingerprint, init } }: Pick<OpenedModel, 'reference'>): string =>
+/** Identity of a checkpoint in results: its contents, the adapter of the whole model, the seed of made-up weights. */
+export const checkpointId = ({ reference }: Pick<OpenedModel, 'reference'>): string =>
   createHash('sha256')
-    .update(JSON.stringify([fingerprint, init]))
+    .update(JSON.stringify(weightsId(reference)))
     .digest('hex');
+
+/** What results say of the adapter of a model, beside its checkpoint. */
+export const adapterOf = (
+  asked: LoadRequest['adapter'],
+  { reference: { adapter } }: Pick<OpenedModel, 'reference'>,
+): { readonly adapter?: { readonly name: string; readonly hash: string } } =>
+  asked === undefined || adapter === undefined ? {} : { adapter: { name: asked.name, hash: adapter.hash } };
 
 export interface FinishOptions {
   /** The calls that will come first, where that is known. */

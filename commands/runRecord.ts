@@ -27,7 +27,8 @@ export function deviceName(isHost: boolean): string {
 type Asked = RunRequest | TasksRequest;
 
 export function recordOf(request: Asked, opened: Pick<LoadedModel, 'model' | 'id' | 'reference'>): RunRecord {
-  const { model, checkpoint, init, precision, kvCache, mask, limit } = request;
+  const { model, checkpoint, init, precision, kvCache, mask, limit, adapter } = request;
+  const hash = opened.reference.adapter?.hash;
   const { target, isa } = opened.model;
   return {
     format: RECORD_FORMAT,
@@ -36,6 +37,7 @@ export function recordOf(request: Asked, opened: Pick<LoadedModel, 'model' | 'id
     ...(init.kind === 'random' ? { init: `random:${init.seed}` } : {}),
     precision,
     ...defined({ kv_cache: kvCache, mask }),
+    ...(adapter === undefined || hash === undefined ? {} : { adapter: { ...adapter, hash } }),
     artifact: scoringId(opened),
     device: { target: target.name, isa, name: deviceName(target.devices.isHost) },
     ...defined({ limit }),
@@ -97,7 +99,7 @@ type Recorded<R, K> = Omit<R, 'threads'> & { readonly kind: K };
 
 /** What a record asks, where nothing has moved. Throws UserError. */
 export function requestOf(record: RunRecord): Recorded<RunRequest, 'file'> | Recorded<TasksRequest, 'tasks'> {
-  const { model, checkpoint, init, precision, kv_cache: cache, mask, limit, file, tasks } = record;
+  const { model, checkpoint, init, precision, kv_cache: cache, mask, adapter, limit, file, tasks } = record;
   const shared = {
     model,
     init: init === undefined ? ({ kind: 'checkpoint' } as const) : parseInit(init),
@@ -107,6 +109,7 @@ export function requestOf(record: RunRecord): Recorded<RunRequest, 'file'> | Rec
     ...defined({ checkpoint, limit }),
     ...defined({ kvCache: cache === undefined ? undefined : known('kv_cache', cache, KV_CACHES) }),
     ...defined({ mask: mask === undefined ? undefined : known('mask', mask, MASKS) }),
+    ...defined({ adapter: adapter && { name: adapter.name, path: adapter.path } }),
   };
   if (tasks === undefined) {
     const { task = '', data = '', docs } = file ?? {};

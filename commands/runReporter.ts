@@ -8,6 +8,7 @@ import type { Overlong } from '../evaluate/pathLengths.js';
 import type { TokenCounts } from '../evaluate/pathOrder.js';
 import type { Question } from '../evaluate/question.js';
 import { Reporter } from '../evaluate/reporter.js';
+import { modelArgs } from '../evaluate/runRecord.js';
 import { type ResultsHeader, throughputOf } from '../evaluate/results.js';
 import type { DeviceUse, Provenance, Throughput } from '../evaluate/resultTypes.js';
 import { type ClosedRange, printDocs } from '../evaluate/selection.js';
@@ -19,7 +20,7 @@ import type { GeneratorCounts } from '../engine/modelStats.js';
 import { SEEDS } from '../tasks/requests/seeds.js';
 import { BOOTSTRAP_DRAWS } from '../tasks/scores/aggregate.js';
 import type { DraftSums } from './draftFigures.js';
-import { checkpointId, type LoadedModel } from './loadModel.js';
+import { adapterOf, checkpointId, type LoadedModel } from './loadModel.js';
 import { recordOf } from './runRecord.js';
 import type { EvaluationRequest, RunRequest, RunResult, ScoreRequest, TasksRequest } from './runRequest.js';
 import type { TaskSource } from './sources.js';
@@ -72,7 +73,7 @@ const settingsOf = (
   bootstrapDraws: number,
 ): Readonly<Record<string, string | number | null>> => ({
   model: 'tilewright',
-  model_args: `model=${request.model},precision=${request.precision}`,
+  model_args: modelArgs(request),
   batch_size: 'auto',
   device: model.model.target.name,
   arithmetic: arithmeticName(model.model),
@@ -85,12 +86,13 @@ const settingsOf = (
 
 /** What the answers depend on. */
 const provenanceOf = (
-  { model, about }: Pick<RunFacts, 'model' | 'about'>,
+  { request, model, about }: Pick<RunFacts, 'request' | 'model' | 'about'>,
   dataset: string,
   questionsHash: string,
 ): Provenance => ({
   checkpoint: checkpointId(model),
   checkpoint_path: model.reference.path,
+  ...adapterOf(request.adapter, model),
   tokenizer_sha256: model.tokenizer.hash,
   bos_tokens: about.added,
   context_length: model.limits.contextLength,

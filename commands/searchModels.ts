@@ -241,6 +241,6 @@ function besideOf(
   request: WithTargetChoice<SearchRequest>,
   { model, precision }: VerifierRequest,
 ): WithTargetChoice<LoadRequest> {
-  const { checkpoint: _, trustsCode: __, verifies: ___, dump: ____, ...load } = loadOf(request);
+  const { checkpoint: _, trustsCode: __, verifies: ___, dump: ____, adapter: _____, ...load } = loadOf(request);
   return { ...load, model, ...defined({ precision }) };
 }

@@ -5,12 +5,13 @@ import { clock } from '../driver/phases.js';
 import { arithmeticName } from '../driver/precision.js';
 import { VERSION } from '../driver/program.js';
 import { modelFolder, sanitiseModelName } from '../evaluate/output.js';
+import { modelArgs } from '../evaluate/runRecord.js';
 import { figures, fileDate, resultsName, samplesName, toJson } from '../evaluate/results.js';
 import type { Problem } from '../search/path.js';
 import type { ProblemResult } from '../search/result.js';
 import { defined } from '../system/defined.js';
 import { Scratch, writeAtomically } from '../system/write.js';
-import { checkpointId, type LoadedModel } from './loadModel.js';
+import { adapterOf, checkpointId, type LoadedModel } from './loadModel.js';
 import { figuresTable, type GradedProblem, gradeProblem, searchFigures } from './searchFigures.js';
 import type { GivenProblem, Problems } from './searchProblems.js';
 import type { ModelWork, SearchedProblem, SearchRequest } from './searchRequest.js';
@@ -143,7 +144,7 @@ export class SearchReporter {
       'n-samples': { [task]: { original: total, effective: count } },
       config: {
         model: 'tilewright',
-        model_args: `model=${request.model},precision=${request.precision}`,
+        model_args: modelArgs(request),
         batch_size: 'auto',
         device: generator.model.target.name,
         arithmetic: arithmeticName(generator.model),
@@ -157,6 +158,7 @@ export class SearchReporter {
       provenance: {
         checkpoint: checkpointId(generator),
         checkpoint_path: generator.reference.path,
+        ...adapterOf(request.adapter, generator),
         tokenizer_sha256: generator.tokenizer.hash,
         context_length: generator.limits.contextLength,
         ...(verifier === undefined

@@ -1,5 +1,5 @@
 /** What a server's answers come from, in a word: equal words, prompts and seeds give equal answers. */
-import { sha256 } from '../driver/artifact/manifest.js';
+import { sha256, weightsId } from '../driver/artifact/manifest.js';
 import { VERSION } from '../driver/program.js';
 import { findChatTemplate } from '../models/chat/template.js';
 import type { LoadedModel } from './loadModel.js';
@@ -28,7 +28,7 @@ export function systemFingerprint({
   tokenizer,
 }: Pick<LoadedModel, 'checkpoint' | 'id' | 'model' | 'reference' | 'tokenizer'>): string {
   const template = findChatTemplate(checkpoint.path)?.text;
-  const weights = hashOf([reference.fingerprint, reference.init, tokenizer.hash, template]);
+  const weights = hashOf([...weightsId(reference), tokenizer.hash, template]);
   const { target, isa } = model;
   const device = slug(`${target.name} ${isa} ${deviceName(target.devices.isHost)}`);
   return `w${weights}-p${hashOf([VERSION, id])}-${device}`;

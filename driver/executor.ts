@@ -1,8 +1,10 @@
 /** Devices with a loaded model, wherever they are: in this process, in another, or several side by side. */
-import type { StepAnswer, StepMessage } from '../engine/device.js';
+import type { AdapterRef, StepAnswer, StepMessage } from '../engine/device.js';
 import type { Extents } from '../ir/extents.js';
+import type { AdapterSlots } from '../passes/attachAdapters.js';
 import type { CallArrays, CallResult } from '../runtime/call.js';
 import type { StatePieces } from '../runtime/reservedStates.js';
+import type { SlotWrite } from '../runtime/weightPlan.js';
 import type { PhaseSpan } from './phases.js';
 
 export interface ProfiledLaunch {
@@ -32,6 +34,11 @@ export interface DeviceRequests {
   readonly resize: { readonly question: { readonly tokens: number }; readonly answer: number };
   /** A step of sequences that the model's table has (engine/device.ts). */
   readonly step: { readonly question: StepMessage; readonly answer: StepAnswer };
+  /** Puts an adapter into a slot. No call that names the slot is under way. */
+  readonly adapter: {
+    readonly question: { readonly slot: number; readonly adapter: AdapterRef };
+    readonly answer: null;
+  };
 }
 
 export type RequestKind = keyof DeviceRequests;
@@ -93,6 +100,13 @@ export interface DeviceExecutor {
   /** What that memory comes and goes in, and the rows that there is memory for; undefined where it does not. */
   readonly pieces?: StatePieces | undefined;
   readonly tokens?: number | undefined;
+  /**
+   * Writes slots of weights, between calls or beside calls that do not name them. Absent where another process has the
+   * devices.
+   */
+  writeSlots?(writes: readonly SlotWrite[]): Promise<void>;
+  /** Slots for adapters of requests; absent where there are none, or one adapter belongs to the whole model. */
+  readonly adapters?: AdapterSlots | undefined;
   close(): Promise<void>;
 }
 

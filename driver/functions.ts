@@ -21,11 +21,16 @@ import { at } from '../system/at.js';
 import type { WeightInit } from './names.js';
 import type { Precision } from './precision.js';
 
-/** A checkpoint, or made-up weights; with what drafts for it, where that is given. */
-export function openModel(path: string, init: WeightInit, draftModel?: string): Checkpoint {
+/** A checkpoint, or made-up weights, as `adapt` changes it; with what drafts for it, where that is given. */
+export function openModel(
+  path: string,
+  init: WeightInit,
+  draftModel?: string,
+  adapt: (base: Checkpoint) => Checkpoint = (base) => base,
+): Checkpoint {
   const open = (from: string): Checkpoint =>
     init.kind === 'random' ? describeRandomCheckpoint(from, init.seed) : openCheckpoint(from);
-  const own = open(path);
+  const own = adapt(open(path));
   return draftModel === undefined
     ? own
     : withDraft(own, draftModel, open, init.kind === 'random' ? init.seed : undefined);

@@ -1,5 +1,6 @@
 /** Targets, precisions and caches as users name them, and the arithmetic that results name. Loads next to nothing. */
 import { CUDA_ARCHS } from '../ir/cuda.js';
+import type { AdapterSlots } from '../passes/attachAdapters.js';
 import type { Numerics } from '../passes/numerics.js';
 
 /** Values of `--target`: the names of all target records, repeated so that the command line need not load them. */
@@ -64,6 +65,10 @@ export function withCache(numerics: Numerics, kvCache?: KvCache): Numerics {
   const coded = codedCache(kvCache);
   return coded === undefined ? numerics : { ...numerics, cache: CACHES[coded].format };
 }
+
+/** A target's numerics for a model with slots for adapters. */
+export const withAdapters = (numerics: Numerics, adapters: AdapterSlots | undefined): Numerics =>
+  adapters === undefined ? numerics : { ...numerics, adapters };
 
 /** What results and journals name: a model's arithmetic and its cache. Answers are comparable only if it is equal. */
 export function arithmeticName({

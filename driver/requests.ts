@@ -1,6 +1,7 @@
 /** What is asked of a model that is compiled and loaded, and the interface through which work reports progress. */
 import type { CpuIsa, Parallelism } from '../ir/plan.js';
 import type { MaskKind } from '../models/model/model.js';
+import type { AdapterSlots } from '../passes/attachAdapters.js';
 import type { WeightInit } from './names.js';
 import type { KvCache, Precision, TargetName } from './precision.js';
 
@@ -53,6 +54,13 @@ export interface ArtifactRequest {
   readonly verifies?: boolean;
 }
 
+/** An adapter as a user names it. */
+export interface NamedAdapter {
+  readonly name: string;
+  /** Its folder. */
+  readonly path: string;
+}
+
 export interface ModelRequest {
   /** A checkpoint folder or GGUF file, a config.json (with `init` random), or (tune, run) an artifact. */
   readonly model: string;
@@ -76,6 +84,10 @@ export interface ModelRequest {
   readonly hidden?: boolean;
   /** A folder with a draft model, a draft head, or `mtp`: the model's own. The model then has the function `draft`. */
   readonly draftModel?: string;
+  /** The adapter that the whole model has. */
+  readonly adapter?: NamedAdapter;
+  /** Slots for adapters that requests name. Default: none. */
+  readonly adapters?: AdapterSlots;
   /** Folder that receives every stage, numbered. Nothing is written if absent. */
   readonly dump?: string;
   readonly signal?: AbortSignal;

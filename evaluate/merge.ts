@@ -13,6 +13,7 @@ import { figuresOfGroup, type TaskFigures } from '../tasks/scores/aggregate.js';
 import { TaskValues } from '../tasks/scores/ofTask.js';
 import { claimModelName, sanitiseModelName } from './output.js';
 import { type Block, countedFigures, figures, fileDate, resultsName, samplesName, throughputOf } from './results.js';
+import { parseModelArgs } from './runRecord.js';
 import type { Results, Throughput, WrittenResults } from './resultTypes.js';
 import { chooseDocs, type ClosedRange, countDocs, parseDocs } from './selection.js';
 import { MERGE_AGAIN, resultsFolder, shardName } from './shard.js';
@@ -121,7 +122,7 @@ function checkOneRun(parts: readonly ShardResults[], first: ShardResults): void 
 function commandOf(index: number, { shard, config, title, provenance, folder, layout }: ShardResults): string {
   const part = `--shard ${index}/${shard.count} --resume`;
   if (layout.kind === 'harness') return `tilewright run … --tasks … ${part}`;
-  const model = /^model=(.*),precision=\w+$/s.exec(String(config?.['model_args']))?.[1] ?? 'MODEL';
+  const model = parseModelArgs(String(config?.['model_args']))?.model ?? 'MODEL';
   const [from, data, out] = [model, String(provenance.dataset_path), outOf(folder)].map(quoteForShell);
   return `tilewright run ${from} --task ${title} --data ${data} --out ${out} ${part}`;
 }

@@ -43,6 +43,8 @@ export interface Provenance {
   /** Identity of the checkpoint: a hash of its contents. */
   readonly checkpoint: string;
   readonly checkpoint_path: string;
+  /** The adapter of the model: `checkpoint` covers its content. */
+  readonly adapter?: { readonly name: string; /** SHA-256, hexadecimal. */ readonly hash: string };
   readonly tokenizer_sha256: string;
   /** Tokens that the tokenizer adds to every text: its beginning-of-text token, or none. Nothing else is added. */
   readonly bos_tokens: readonly number[];

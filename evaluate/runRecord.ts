@@ -31,6 +31,8 @@ export const RECORD = z.object({
   precision: word,
   kv_cache: word.exactOptional(),
   mask: word.exactOptional(),
+  /** The adapter that the model has, and the SHA-256 of its content. */
+  adapter: z.object({ name: word, path, hash: z.string().regex(/^[0-9a-f]{64}$/) }).exactOptional(),
   /** Names what scores are computed with: graph, weights, arithmetic. */
   artifact: word.exactOptional(),
   /** The kind of device, by which bits may differ, and its name for people. */
@@ -78,3 +80,23 @@ export const RECORD = z.object({
     .exactOptional(),
 });
 export type RunRecord = z.infer<typeof RECORD>;
+
+/** What results say of a model in the words of the public harness, where an adapter is called `peft`. */
+export const modelArgs = ({
+  model,
+  adapter,
+  precision,
+}: {
+  readonly model: string;
+  readonly adapter?: { readonly path: string } | undefined;
+  readonly precision: string;
+}): string => `model=${model},${adapter === undefined ? '' : `peft=${adapter.path},`}precision=${precision}`;
+
+/** The other way; undefined where a text says nothing of a model. */
+export function parseModelArgs(
+  text: string,
+): { readonly model: string; readonly peft?: string; readonly precision: string } | undefined {
+  const [, model, peft, precision] = /^model=(.*?)(?:,peft=(.*))?,precision=(\w+)$/s.exec(text) ?? [];
+  if (model === undefined || precision === undefined) return undefined;
+  return { model, precision, ...(peft === undefined ? {} : { peft }) };
+}

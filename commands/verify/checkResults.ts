@@ -1,6 +1,7 @@
 /** results_*.json beside what its run makes of the same data and answers: figures, settings, the model. */
 import { answersOfGroups, type TaskAnswers } from '../../evaluate/taskAnswers.js';
 import { jsonOf } from '../../evaluate/taskConfig.js';
+import { modelArgs } from '../../evaluate/runRecord.js';
 import { answeredResults } from '../../evaluate/results.js';
 import { printDocs } from '../../evaluate/selection.js';
 import type { TaskWindow } from '../../evaluate/windows.js';
@@ -51,7 +52,7 @@ export function checkAsked(
 ): void {
   const { limit, systemInstruction, isMultiturn, appliesChatTemplate } = request;
   const config = {
-    model_args: `model=${record.model},precision=${record.precision}`,
+    model_args: modelArgs(record),
     device: record.device.target,
     isa: record.device.isa,
     limit: limit ?? null,

@@ -10,6 +10,7 @@
  */
 import { cacheTokensOf } from '../../ir/stepping.js';
 import { existsSync, readdirSync } from 'node:fs';
+import { isDeepStrictEqual } from 'node:util';
 import { UserError } from '../../errors.js';
 import { COPY, RESERVED_ROWS, SCORE, STEP } from '../../ir/function.js';
 import type { GraphModule } from '../../ir/graph/graph.js';
@@ -22,9 +23,10 @@ import { requireTensor } from '../../runtime/tensorSource.js';
 import { defined } from '../../system/defined.js';
 import { clipped, isDeeperThan, MAX_JSON_DEPTH } from '../../system/json.js';
 import { pathInside, readBounded } from '../../system/read.js';
+import { slotsOf } from '../adapters/pack.js';
 import { graphDigests, modelFunctions, openModel, printFunctions } from '../functions.js';
 import { checkAgainstGraph, checkPlan } from '../plan.js';
-import { withCache } from '../precision.js';
+import { withAdapters, withCache } from '../precision.js';
 import { codeId, programId } from '../program.js';
 import { stepTo, type Ui } from '../requests.js';
 import type { Machine } from '../targets/cpuDevice.js';
@@ -123,8 +125,8 @@ async function loadAs<S, D>(
   const { compiler } = target;
   const { arithmetic } = manifest.target;
   const source = { ...manifest.model, path };
-  const { cacheTokens, kvCache, logits } = manifest;
-  const known = { model: source, arithmetic, cacheTokens, kvCache, logits };
+  const { cacheTokens, kvCache, logits, adapters } = manifest;
+  const known = { model: source, arithmetic, cacheTokens, kvCache, logits, adapters };
   let again = rebuild(dir, { ...known, target: target.name });
   const check = async <T>(name: string, run: () => T | Promise<T>): Promise<T> => {
     try {
@@ -172,6 +174,8 @@ async function loadAs<S, D>(
     const keeps = cacheTokensOf({ plan }) !== undefined;
     if (keeps !== (cacheTokens !== undefined))
       throw new Error(`it keeps ${keeps ? '' : 'no '}keys and values, and the manifest says otherwise`);
+    if (!isDeepStrictEqual(slotsOf(plan), adapters))
+      throw new Error('its slots for adapters are not those of the manifest');
     const most = tokensIn(scoreOf(plan).capacity);
     if (most !== (manifest.maxTokens ?? most))
       throw new Error(`its largest micro-batch has ${most} tokens, not the ${manifest.maxTokens} of the manifest`);
@@ -199,7 +203,7 @@ async function loadAs<S, D>(
   const module = await check('graph.tw', () => moduleIn(texts.graph, manifest, compiler, device, checkpoint));
   await check('graph.tw and plan.json', () => {
     requireStated();
-    checkAgainstGraph(plan, module, withCache(compiler.numerics(device), kvCache));
+    checkAgainstGraph(plan, module, withAdapters(withCache(compiler.numerics(device), kvCache), adapters));
   });
   return { manifest, model: keepModel(key, { ...facts, graphs: graphDigests(module, texts.graph) }), again };
 }
@@ -239,15 +243,17 @@ function parseFacts<D>(text: string, format: Pick<ManifestFormat<D>, 'kernels'>)
 
 /** Names the model of files that have passed: by all that the checks read. */
 function checkedKey<S, D>(
-  { target: described, mask, maxTokens, cacheTokens, kvCache, logits, feeds, hidden, files, scoreGraph }: Manifest,
+  manifest: Manifest,
   target: Target<S, D>,
   device: D,
   checkpoint: Checkpoint | undefined,
   isDirect: boolean,
 ): string {
+  const { target: described, mask, maxTokens, cacheTokens, kvCache, logits, feeds, hidden, adapters } = manifest;
+  const { files, scoreGraph } = manifest;
   const model = checkpoint && planKey({ checkpoint, target, device, options: {} });
   const keeps = cacheTokens !== undefined;
-  const stated = { described, mask, maxTokens, keeps, kvCache, logits, feeds, hidden, files, scoreGraph };
+  const stated = { described, mask, maxTokens, keeps, kvCache, logits, feeds, hidden, adapters, files, scoreGraph };
   return sha256(printData(['artifact', programId(), isDirect, target.name, device, model, stated]));
 }
 
@@ -266,11 +272,11 @@ export const checkpointOf = (dir: string, manifest: Manifest, elsewhere: string 
 /** The folder or file of that checkpoint. Throws UserError if it is not there. */
 export function checkpointPath(
   dir: string,
-  { model, target, cacheTokens, kvCache, logits }: Manifest,
+  { model, target, cacheTokens, kvCache, logits, adapters }: Manifest,
   elsewhere: string | undefined,
 ): string {
   const { arithmetic, kind } = target;
-  const again = rebuild(dir, { model, arithmetic, target: kind, cacheTokens, kvCache, logits });
+  const again = rebuild(dir, { model, arithmetic, target: kind, cacheTokens, kvCache, logits, adapters });
   const path = elsewhere ?? (model.isPacked ? packedCheckpoint(dir, again) : model.path);
   if (!existsSync(path))
     throw new UserError(

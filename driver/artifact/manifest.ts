@@ -6,7 +6,9 @@ import { createHash } from 'node:crypto';
 import { statSync } from 'node:fs';
 import { z } from 'zod';
 import { UserError } from '../../errors.js';
+import { MAX_ADAPTER_RANK, MAX_ADAPTER_SLOTS } from '../../ir/kernel.js';
 import { MASKS } from '../../models/model/model.js';
+import type { AdapterSlots } from '../../passes/attachAdapters.js';
 import { defined } from '../../system/defined.js';
 import { clipped } from '../../system/json.js';
 import { quoteForShell } from '../../system/process.js';
@@ -54,6 +56,13 @@ const manifestSchema = z.strictObject({
   feeds: z.literal(true).optional(),
   /** Whether `step` returns rows of the residual stream behind the last norm. */
   hidden: z.literal(true).optional(),
+  /** Slots for adapters; absent: it takes none. */
+  adapters: z
+    .strictObject({
+      slots: z.number().int().min(1).max(MAX_ADAPTER_SLOTS),
+      rank: z.number().int().min(1).max(MAX_ADAPTER_RANK),
+    })
+    .optional(),
   model: z.strictObject({
     path: z.string().max(4096),
     /** Whether the checkpoint lies in the artifact; `path` is then where it came from. */
@@ -87,11 +96,30 @@ const manifestSchema = z.strictObject({
 });
 export type Manifest = z.infer<typeof manifestSchema>;
 
+/** An adapter by its content, and where it was found. */
+export interface AdapterReference {
+  readonly hash: string;
+  readonly path: string;
+}
+
+/** What names the weights that are computed with: made-up ones have a seed. */
+export const weightsId = ({
+  fingerprint,
+  init,
+  adapter,
+}: Pick<ModelReference, 'fingerprint' | 'init' | 'adapter'>): readonly unknown[] => [
+  fingerprint,
+  init,
+  ...(adapter === undefined ? [] : [{ adapter: adapter.hash }]),
+];
+
 /** The checkpoint of a compiled model, and what is known about its bytes. */
 export interface ModelReference {
   readonly path: string;
   readonly fingerprint: string;
   readonly init: WeightInit;
+  /** The adapter that the whole model has. */
+  readonly adapter?: AdapterReference | undefined;
   /** Hash of the tokenizer; absent if there is none, or it was not read. */
   readonly tokenizer?: string | undefined;
   /** Digests of the weight files, by name; absent if the files were not read in full. */
@@ -104,9 +132,7 @@ export const artifactId = (
   model: Pick<CompiledModel, 'isa' | 'arithmetic' | 'graphs'>,
   graph = model.graphs.all,
 ): string =>
-  sha256(
-    JSON.stringify([ARTIFACT_VERSION, reference.fingerprint, reference.init, model.isa, model.arithmetic, graph]),
-  ).slice(0, 16);
+  sha256(JSON.stringify([ARTIFACT_VERSION, ...weightsId(reference), model.isa, model.arithmetic, graph])).slice(0, 16);
 
 /**
  * Size limits of an artifact's files, in bytes. A layer takes 6 KB of the graph and at most 20 KB of the plan, so a
@@ -137,9 +163,10 @@ export function rebuild(
     readonly cacheTokens?: number | undefined;
     readonly kvCache?: CodedCache | undefined;
     readonly logits?: boolean | undefined;
+    readonly adapters?: AdapterSlots | undefined;
   } = {},
 ): string {
-  const { arithmetic, target, model, cacheTokens, kvCache, logits = false } = known;
+  const { arithmetic, target, model, cacheTokens, kvCache, logits = false, adapters } = known;
   const isHost = target === undefined || target === HOST_TARGET;
   const isNarrow = arithmetic !== undefined && isInteger(arithmetic);
   const precision = isNarrow ? 'int8' : arithmetic === 'f32' || !isHost ? arithmetic : undefined;
@@ -152,6 +179,7 @@ export function rebuild(
     ...(cacheTokens === undefined ? [] : [`--cache-tokens ${cacheTokens}`]),
     ...(kvCache === undefined ? [] : [`--kv-cache ${kvCache}`]),
     ...(logits ? ['--logits'] : []),
+    ...(adapters === undefined ? [] : [`--adapter-slots ${adapters.slots} --adapter-rank ${adapters.rank}`]),
     `-o ${quoteForShell(dir)}`,
   ];
   return words.join(' ');

@@ -11,6 +11,7 @@ import type { Plan } from '../../ir/plan.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import type { MaskKind } from '../../models/model/model.js';
 import type { TensorLocation } from '../../models/model/tensors.js';
+import type { AdapterSlots } from '../../passes/attachAdapters.js';
 import { defined } from '../../system/defined.js';
 import { keepCacheEntry, readCacheEntry } from '../cacheEntries.js';
 import type { KvCache } from '../precision.js';
@@ -151,6 +152,8 @@ export interface PlanOptions {
   readonly feeds?: boolean;
   /** `step` returns rows of the residual stream behind the last norm. */
   readonly hidden?: boolean;
+  /** Slots for adapters beside the matrices of layers. */
+  readonly adapters?: AdapterSlots;
 }
 
 /** Everything that planning reads. Where the values of a tensor lie is no part of it, nor what they are. */

@@ -23,6 +23,7 @@ import { digestFile } from '../../system/digest.js';
 import { codeOf, diskProblem, hasEnded, PROCESS_MARK, processMark, quoteForShell } from '../../system/process.js';
 import { fileSize, pathInside } from '../../system/read.js';
 import { makeFolder, prepareOutput, syncFolder } from '../../system/write.js';
+import { slotsOf } from '../adapters/pack.js';
 import { choosesFromLogits, returnsHidden } from '../functions.js';
 import { isArtifact, MANIFEST } from '../names.js';
 import { codeId } from '../program.js';
@@ -148,6 +149,7 @@ export async function saveArtifact(
       ...(choosesFromLogits(model) ? { logits: true } : {}),
       ...(takesLastTokens(model.plan) ? { feeds: true } : {}),
       ...(returnsHidden(model) ? { hidden: true } : {}),
+      ...defined({ adapters: slotsOf(model.plan) }),
       model: {
         path: resolve(reference.path),
         isPacked: pack !== undefined,

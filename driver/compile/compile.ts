@@ -19,7 +19,7 @@ import { keepModel, planKey, type PlanOptions, readModel, withCacheTokens } from
 import { printPlan } from '../artifact/planJson.js';
 import { answeringFunctions, graphDigests, modelFunctions, printFunctions } from '../functions.js';
 import { MAX_CAPACITY, planFunction } from '../plan.js';
-import { codedCache, withCache } from '../precision.js';
+import { type Arithmetic, codedCache, isInteger, withAdapters, withCache } from '../precision.js';
 import type { CompiledModel, Target, TargetCompiler } from '../targets/target.js';
 
 export type { CompiledModel } from '../targets/target.js';
@@ -55,7 +55,9 @@ export function compileModel<S, D>(
 ): CompiledModel<S, D> {
   const { compiler } = target;
   const coded = codedCache(options.kvCache);
-  const numerics = withCache(compiler.numerics(device), coded);
+  const { adapters } = options;
+  if (adapters !== undefined) requireAdaptable(compiler.arithmetic(device));
+  const numerics = withAdapters(withCache(compiler.numerics(device), coded), adapters);
   const tokens = largestCall(checkpoint, compiler, device, options.batchTokens);
   if (!Number.isInteger(tokens) || tokens < MIN_CAPACITY || tokens > MAX_CAPACITY)
     throw new UsageError(
@@ -66,7 +68,7 @@ export function compileModel<S, D>(
   const filters = options.logits === true && classesOf(checkpoint.config) === undefined;
   const buckets = compiler.buckets(tokens);
   const steps = stepBuckets(buckets, compiler.decodeSizes, filters);
-  const { cacheTokens, cacheRows = RESERVED_ROWS, ...others } = options;
+  const { cacheTokens, cacheRows = RESERVED_ROWS, adapters: _, ...others } = options;
   const rows = cacheTokens === undefined ? undefined : cacheRows;
   const chosen = { ...others, cacheRows: rows, mask, ...defined({ observe }) };
   const module = modelFunctions(checkpoint, numerics, chosen);
@@ -103,6 +105,15 @@ export function compileModel<S, D>(
       }),
     },
   };
+}
+
+/** Throws UsageError where matrices are multiplied in 8 bits or stored in 4. */
+function requireAdaptable(arithmetic: Arithmetic): void {
+  if (isInteger(arithmetic) || arithmetic === 'fp8' || arithmetic === 'int4')
+    throw new UsageError(
+      `adapters are not supported beside matrices of ${arithmetic}`,
+      'without --quantize, the model is computed in 16 bits or in f32; or merge the adapter: tilewright merge-adapter',
+    );
 }
 
 /** The sizes of a function's calls. */

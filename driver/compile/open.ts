@@ -2,11 +2,22 @@
 import { resolve } from 'node:path';
 import { UserError } from '../../errors.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
+import type { Adapter } from '../../models/adapters/adapter.js';
+import { openAdapter } from '../../models/adapters/open.js';
 import { requireSameTokens } from '../../models/draft/draftModel.js';
+import type { AdapterSlots } from '../../passes/attachAdapters.js';
 import { defined } from '../../system/defined.js';
 import { checkpointOf, codeOf, loadArtifact, verifyWeights } from '../artifact/load.js';
-import { artifactId, type ModelReference, readManifest, rebuild, rebuildFor } from '../artifact/manifest.js';
-import { openModel, storedFormats } from '../functions.js';
+import {
+  artifactId,
+  type Manifest,
+  type ModelReference,
+  readManifest,
+  rebuild,
+  rebuildFor,
+} from '../artifact/manifest.js';
+import { type AdaptedCheckpoint, openAdapted, requireRiding, slotsForOne } from '../adapters/open.js';
+import { storedFormats } from '../functions.js';
 import { isArtifact, type WeightInit } from '../names.js';
 import type { ArtifactRequest, ModelRequest, Ui } from '../requests.js';
 import type { Machine } from '../targets/cpuDevice.js';
@@ -33,6 +44,8 @@ export interface OpenedModel {
  */
 export interface Opening {
   readonly checkpoint: Checkpoint;
+  /** The adapter that the whole model has. */
+  readonly adapter?: Adapter | undefined;
   readonly target: AnyTarget;
   /** Tokens of the largest micro-batch, as far as that is known before compiling: no fewer than these. */
   minCapacity(): number;
@@ -64,9 +77,12 @@ export function beginOpening(
   }
   const { target: name = 'cpu', precision } = request;
   const target = targetOf(name, targets);
-  const checkpoint = openModel(request.model, request.init, request.draftModel);
+  const { draftModel } = request;
+  const opened = openAdapted(request.model, request.init, { draftModel, adapterDir: request.adapter?.path });
+  const { checkpoint, adapter } = opened;
   requireSameTokens(checkpoint);
-  const reference = (): ModelReference => referenceTo(request.model, checkpoint, request.init);
+  const adapters = adapter === undefined ? request.adapters : slotsForOne(adapter);
+  const reference = (): ModelReference => referenceTo(request.model, opened, request.init);
   let chosen: unknown;
   const choose = (): unknown => {
     const wanted = { target: name, precision, ...defined({ isa: request.isa }) };
@@ -89,6 +105,7 @@ export function beginOpening(
         logits,
         feeds: request.feeds,
         hidden: request.hidden,
+        adapters,
       }),
     };
     const dump = request.dump === undefined ? undefined : new Dump(request.dump);
@@ -101,7 +118,7 @@ export function beginOpening(
     return { checkpoint, reference: own, model, id: artifactId(own, model), isArtifact: false, isPacked: false };
   };
   const minCapacity = (): number => largestCall(checkpoint, target.compiler, choose(), request.batchTokens);
-  return { checkpoint, target, minCapacity, reference, finish, requireTokenizer: () => undefined };
+  return { checkpoint, adapter, target, minCapacity, reference, finish, requireTokenizer: () => undefined };
 }
 
 export const openOrCompile = async (
@@ -111,25 +128,61 @@ export const openOrCompile = async (
   targets: readonly AnyTarget[] = TARGET_RECORDS,
 ): Promise<OpenedModel> => beginOpening(request, machine, ui, targets).finish();
 
-export const referenceTo = (path: string, checkpoint: Checkpoint, init: WeightInit): ModelReference => ({
+export const referenceTo = (
+  path: string,
+  { fingerprint, adapter }: Pick<AdaptedCheckpoint, 'fingerprint'> & Partial<AdaptedCheckpoint>,
+  init: WeightInit,
+): ModelReference => ({
   path,
-  fingerprint: checkpoint.fingerprint(),
+  fingerprint: fingerprint(),
   init,
+  ...defined({ adapter: adapter && { hash: adapter.hash, path: adapter.path } }),
 });
 
+/** Throws UserError where an artifact has no slots for adapters, or slots of too small a rank. */
+function requireSlots(
+  dir: string,
+  { adapters: own }: Manifest,
+  asked: AdapterSlots | undefined,
+  again: (changed: Pick<Manifest, 'cacheTokens' | 'adapters'>) => string,
+): void {
+  if (asked === undefined) return;
+  if (own === undefined)
+    throw new UserError(`${dir}: was compiled without slots for adapters`, again({ adapters: asked }));
+  if (own.rank < asked.rank)
+    throw new UserError(
+      `${dir}: its slots hold adapters of rank ${own.rank}, and rank ${asked.rank} is needed`,
+      again({ adapters: { slots: own.slots, rank: asked.rank } }),
+    );
+}
+
 /** An artifact and its checkpoint. */
-function beginArtifact(
-  { model: dir, checkpoint: elsewhere, trustsCode = false, verifies = false, cacheTokens: asked, signal }: OpenRequest,
-  machine: Machine,
-  ui: Ui,
-  targets: readonly AnyTarget[],
-): Opening {
+function beginArtifact(request: OpenRequest, machine: Machine, ui: Ui, targets: readonly AnyTarget[]): Opening {
+  const { model: dir, checkpoint: elsewhere, trustsCode = false, verifies = false } = request;
+  const { cacheTokens: asked, signal } = request;
   const manifest = readManifest(dir, targets);
   const named = manifest.model;
   const checkpoint = checkpointOf(dir, manifest, elsewhere);
+  const adapter = request.adapter === undefined ? undefined : openAdapter(request.adapter.path, checkpoint);
+  if (adapter !== undefined) requireRiding(adapter);
   const { isPacked, ...known } = named;
-  const reference: ModelReference =
-    isPacked || elsewhere === undefined ? known : { ...known, path: resolve(elsewhere) };
+  const reference: ModelReference = {
+    ...known,
+    ...(isPacked || elsewhere === undefined ? {} : { path: resolve(elsewhere) }),
+    ...defined({ adapter: adapter && { hash: adapter.hash, path: adapter.path } }),
+  };
+  const again = (changed: Pick<Manifest, 'cacheTokens' | 'adapters'>): string =>
+    rebuild(dir, {
+      model: reference,
+      arithmetic: manifest.target.arithmetic,
+      target: manifest.target.kind,
+      cacheTokens: manifest.cacheTokens,
+      kvCache: manifest.kvCache,
+      logits: manifest.logits,
+      adapters: manifest.adapters,
+      ...changed,
+    });
+  requireSlots(dir, manifest, adapter === undefined ? request.adapters : slotsForOne(adapter), again);
   const finish = async (cacheTokens = asked): Promise<OpenedModel> => {
     const artifact = await loadArtifact(dir, machine, {
       targets,
@@ -140,14 +193,7 @@ function beginArtifact(
     if (cacheTokens !== undefined && manifest.cacheTokens === undefined)
       throw new UserError(
         `${dir}: was compiled for scoring only: it has no memory for keys and values`,
-        rebuild(dir, {
-          model: reference,
-          arithmetic: manifest.target.arithmetic,
-          target: manifest.target.kind,
-          cacheTokens,
-          kvCache: manifest.kvCache,
-          logits: manifest.logits,
-        }),
+        again({ cacheTokens }),
       );
     const model = withCacheTokens(artifact.model, cacheTokens ?? manifest.cacheTokens);
     if (verifies) await verifyWeights(dir, artifact, checkpoint, ui, signal);
@@ -165,18 +211,12 @@ function beginArtifact(
     if (named.tokenizer !== undefined && named.tokenizer !== found)
       throw new UserError(
         `${dir}: the tokenizer in ${checkpoint.path} is not the one that was there when it was compiled`,
-        rebuild(dir, {
-          model: reference,
-          arithmetic: manifest.target.arithmetic,
-          target: manifest.target.kind,
-          cacheTokens: manifest.cacheTokens,
-          kvCache: manifest.kvCache,
-          logits: manifest.logits,
-        }),
+        again({}),
       );
   };
   return {
     checkpoint,
+    adapter,
     target: targetOf(manifest.target.kind, targets),
     minCapacity: () => manifest.maxTokens ?? MIN_CAPACITY,
     reference: () => reference,

@@ -73,13 +73,15 @@ async function load(
   phases = new Phases(false);
   own.begin('open');
   const { loadExecutor, openSent } = await loader;
-  const { checkpoint, model, rebuild, packed } = openSent(request, compiled);
+  const { checkpoint, adapter, model, rebuild, packed } = openSent(request, compiled);
   const { threads, devices, replica, first } = request;
   const { siblings } = entry;
   const options = { threads, devices, replicas: replica.count, rebuild, packed, phases: own };
   const hosted = await local.open({
     name: modelName(request.model),
     compiled: model,
+    checkpoint,
+    ...defined({ adapter }),
     load: (besideBytes) => {
       if (entry.isUnwanted) throw new Error('it was unloaded before it was opened');
       return loadExecutor(checkpoint, model, { ...options, besideBytes, ...defined({ first, siblings }) }, uiOf(say));
@@ -93,7 +95,7 @@ async function load(
     capacity: hosted.capacity,
     inFlight: hosted.inFlight,
     stateful: hosted.stateful,
-    ...defined({ pieces: hosted.pieces, tokens: hosted.tokens }),
+    ...defined({ pieces: hosted.pieces, tokens: hosted.tokens, adapters: hosted.adapters }),
   });
   return hosted;
 }

@@ -1,5 +1,11 @@
 /** A model on one replica as the engine sees it. */
-import { type CallSeconds, type DeviceModel, type DraftFunction, StateLost } from '../../engine/device.js';
+import {
+  type CallSeconds,
+  type DeviceAdapters,
+  type DeviceModel,
+  type DraftFunction,
+  StateLost,
+} from '../../engine/device.js';
 import type { MemoryBudget } from '../../engine/memory.js';
 import { PAGE_TOKENS } from '../../engine/pages.js';
 import { DRAFT, STEP } from '../../ir/function.js';
@@ -78,6 +84,7 @@ export function deviceModelOf(
     piecePages: pieces === undefined ? 1 : pieces.tokens / PAGE_TOKENS,
     pieceBytes: pieces?.bytes ?? 0,
     budget: (pieces?.bytes ?? 0) > 0 ? budget : undefined,
+    ...defined({ adapters: isAskable(executor) ? adaptersOf(executor, () => epoch) : undefined }),
     step: (message) => steps.step(message).catch(asLost),
     resize: async (pages) => {
       const rows = await steps.resize(pages * PAGE_TOKENS).catch(asLost);
@@ -92,6 +99,19 @@ export function deviceModelOf(
             epoch = executor.epoch;
           },
         }),
+  };
+}
+
+/** The slots of a model on its device, as those of `epoch()`: another process has empty ones. */
+function adaptersOf(executor: AskableExecutor, epoch: () => number | undefined): DeviceAdapters | undefined {
+  const { adapters } = executor;
+  if (adapters === undefined) return undefined;
+  return {
+    count: adapters.slots,
+    rank: adapters.rank,
+    load: async (slot, adapter) => {
+      await executor.ask('adapter', { slot, adapter }, epoch()).catch(asLost);
+    },
   };
 }
 

@@ -1,6 +1,10 @@
 /** Loaded models in the process that has their devices: what they can be asked, and when they may compute. */
+import type { AdapterRef } from '../../engine/device.js';
 import type { Extents } from '../../ir/extents.js';
 import { STEP } from '../../ir/function.js';
+import type { Adapter } from '../../models/adapters/adapter.js';
+import type { Checkpoint } from '../../models/checkpoint.js';
+import type { AdapterSlots } from '../../passes/attachAdapters.js';
 import type { CallArrays, CallResult } from '../../runtime/call.js';
 import type { StatePieces } from '../../runtime/reservedStates.js';
 import { type Holding, MemoryShortage, shortBeside } from '../../runtime/memoryShortage.js';
@@ -13,20 +17,31 @@ import {
   type Question,
   type RequestKind,
 } from '../executor.js';
+import { openRef, requireRiding } from '../adapters/open.js';
+import { slotsOf } from '../adapters/pack.js';
+import { NO_ADAPTER, withSlots } from '../adapters/slotInputs.js';
+import { writeAdapter } from '../adapters/writeAdapter.js';
 import type { CompiledModel } from '../targets/target.js';
+import type { TableShape } from './sequenceTable.js';
 import { stepped, Steps, tableShape } from './steps.js';
 import { Turns } from './turns.js';
 
 const ANSWERS: { readonly [K in RequestKind]: (model: HostedModel, question: Question<K>) => Promise<Answer<K>> } = {
-  call: ({ executor }, { function: name, inputs }) => executor.call(name, inputs),
-  profile: async ({ executor }, { function: name, inputs }) => ({
-    launches: (await executor.profile(name, inputs)).launches.map(({ path, nanoseconds }) => ({ path, nanoseconds })),
+  call: (model, { function: name, inputs }) => model.executor.call(name, model.adapted(name, inputs)),
+  profile: async (model, { function: name, inputs }) => ({
+    launches: (await model.executor.profile(name, model.adapted(name, inputs))).launches.map(
+      ({ path, nanoseconds }) => ({ path, nanoseconds }),
+    ),
   }),
   resize: async (model, { tokens }) => {
     if (model.executor.resize === undefined) throw new Error('The memory of this model does not change.');
     return model.takesSteps ? model.steps.resize(tokens) : model.executor.resize(tokens);
   },
   step: async ({ steps }, message) => steps.step(message),
+  adapter: async (model, { slot, adapter }) => {
+    await model.loadAdapter(slot, adapter);
+    return null;
+  },
 };
 
 /** What a model is hosted with. */
@@ -35,6 +50,10 @@ interface Hosting {
   readonly name: string;
   readonly compiled: CompiledModel;
   readonly executor: DeviceExecutor;
+  /** What it was compiled of; adapters are read beside it. Absent: it takes none. */
+  readonly checkpoint: Checkpoint | undefined;
+  /** Whether slot 0 has an adapter of the whole model. */
+  readonly isAdapted: boolean;
   /** Those of all models that compute on this host's processors. */
   readonly turns: Turns;
   readonly onClosed: (model: HostedModel) => void;
@@ -44,14 +63,18 @@ export class HostedModel implements AskableExecutor {
   readonly name: string;
   readonly compiled: CompiledModel;
   readonly executor: DeviceExecutor;
+  private readonly checkpoint: Checkpoint | undefined;
+  private readonly isAdapted: boolean;
   private readonly turns: Turns | undefined;
   private readonly onClosed: Hosting['onClosed'];
   private ownSteps: Steps | undefined;
 
-  constructor({ name, compiled, executor, turns, onClosed }: Hosting) {
+  constructor({ name, compiled, executor, checkpoint, isAdapted, turns, onClosed }: Hosting) {
     this.name = name;
     this.compiled = compiled;
     this.executor = executor;
+    this.checkpoint = checkpoint;
+    this.isAdapted = isAdapted;
     this.turns = compiled.target.devices.isHost ? turns : undefined;
     this.onClosed = onClosed;
   }
@@ -70,7 +93,8 @@ export class HostedModel implements AskableExecutor {
 
   /** Throws where the model has no function that generates. */
   get steps(): Steps {
-    return (this.ownSteps ??= new Steps(stepped(this.executor), tableShape(this.compiled.plan, this.executor)));
+    const shape = (): TableShape => tableShape(this.compiled.plan, this.executor, this.slot);
+    return (this.ownSteps ??= new Steps(stepped(this.executor), shape()));
   }
 
   get tokens(): number | undefined {
@@ -79,6 +103,16 @@ export class HostedModel implements AskableExecutor {
 
   get pieces(): StatePieces | undefined {
     return this.executor.pieces;
+  }
+
+  /** Slots for adapters of requests. */
+  get adapters(): AdapterSlots | undefined {
+    return this.isAdapted ? undefined : slotsOf(this.compiled.plan);
+  }
+
+  /** The slot of tokens that name none. */
+  private get slot(): number {
+    return this.isAdapted ? 0 : NO_ADAPTER;
   }
 
   get heldBytes(): number {
@@ -113,6 +147,20 @@ export class HostedModel implements AskableExecutor {
     return this.ask('resize', { tokens });
   }
 
+  /** A call's inputs, with the slots of its rows. */
+  adapted(name: string, inputs: CallArrays): CallArrays {
+    const fn = this.compiled.plan.functions.find(({ interface: own }) => own.name === name);
+    return fn === undefined ? inputs : withSlots(fn.interface, inputs, this.slot);
+  }
+
+  /** Rejects with UserError where the folder holds another adapter by now, or one that does not fit. */
+  async loadAdapter(slot: number, named: AdapterRef): Promise<void> {
+    if (this.checkpoint === undefined || this.isAdapted) throw new Error('This model takes no adapters.');
+    const adapter = openRef(named, this.checkpoint);
+    requireRiding(adapter);
+    await putAdapter(adapter, slot, this.compiled, this.checkpoint, this.executor);
+  }
+
   async prepare(): Promise<void> {
     await this.executor.prepare?.();
   }
@@ -124,9 +172,24 @@ export class HostedModel implements AskableExecutor {
   }
 }
 
+async function putAdapter(
+  adapter: Adapter,
+  slot: number,
+  { plan }: CompiledModel,
+  { tensors }: Checkpoint,
+  executor: DeviceExecutor,
+): Promise<void> {
+  if (executor.writeSlots === undefined) throw new Error('The weights of this model cannot be written.');
+  await writeAdapter(adapter, slot, { plan, tensors, write: (writes) => executor.writeSlots!(writes) });
+}
+
 export interface LocalOptions {
   readonly name: string;
   readonly compiled: CompiledModel;
+  /** What it was compiled of. Absent: it takes no adapters. */
+  readonly checkpoint?: Checkpoint;
+  /** The adapter that the whole model has. */
+  readonly adapter?: Adapter;
   /** Loads it. `besideBytes`: what other models of this process hold of the same memory: the host's, or of devices. */
   readonly load: (besideBytes: number) => Promise<DeviceExecutor>;
 }
@@ -140,14 +203,23 @@ export class LocalModels {
   private opening: Promise<unknown> = Promise.resolve();
 
   /** Rejects with what `load` rejects with; where memory is short, other models hold it and are named. */
-  open({ name, compiled, load }: LocalOptions): Promise<HostedModel> {
+  open({ name, compiled, checkpoint, adapter, load }: LocalOptions): Promise<HostedModel> {
     const opened = this.opening.then(async () => {
       const beside = this.heldOn(compiled.target.devices.isHost);
       const executor = await load(beside.reduce((sum, { bytes }) => sum + bytes, 0)).catch((error: unknown) => {
         throw error instanceof MemoryShortage && beside.length > 0 ? shortBeside(name, error, beside) : error;
       });
+      const isAdapted = adapter !== undefined && adapter.products.size > 0;
+      if (isAdapted)
+        try {
+          if (checkpoint === undefined) throw new Error('An adapter is read beside a checkpoint.');
+          await putAdapter(adapter, 0, compiled, checkpoint, executor);
+        } catch (error) {
+          await executor.close();
+          throw error;
+        }
       const onClosed = (closed: HostedModel): unknown => this.models.delete(closed);
-      const model = new HostedModel({ name, compiled, executor, turns: this.turns, onClosed });
+      const model = new HostedModel({ name, compiled, executor, checkpoint, isAdapted, turns: this.turns, onClosed });
       this.models.add(model);
       return model;
     });

@@ -2,6 +2,7 @@
 import { UserError } from '../../errors.js';
 import { type Parallelism, scoreOf, type Stage } from '../../ir/plan.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
+import type { Adapter } from '../../models/adapters/adapter.js';
 import { followCuts } from '../../passes/placeStages.js';
 import { readSettings } from '../../settings.js';
 import { defined } from '../../system/defined.js';
@@ -9,7 +10,7 @@ import { checkpointOf, codeOf } from '../artifact/load.js';
 import { readManifest, rebuild, rebuildFor } from '../artifact/manifest.js';
 import { unpackModel } from '../artifact/planCache.js';
 import type { DeviceExecutor } from '../executor.js';
-import { openModel } from '../functions.js';
+import { openAdapted, openRef, requireSame } from '../adapters/open.js';
 import { isArtifact } from '../names.js';
 import type { Ui } from '../requests.js';
 import type { PackedCode } from '../targets/machineCode.js';
@@ -22,6 +23,8 @@ import { DEVICE_MODULE } from './startProcess.js';
 
 export interface SentModel {
   readonly checkpoint: Checkpoint;
+  /** The adapter that the whole model has. */
+  readonly adapter: Adapter | undefined;
   readonly model: CompiledModel;
   readonly rebuild: Rebuild;
   /** Machine code of an artifact. */
@@ -30,28 +33,32 @@ export interface SentModel {
 
 /** Throws UserError if files are missing or invalid. */
 export function openSent(
-  { model: path, init, checkpoint: elsewhere, trustsCode = false, draftModel }: DeviceRequest,
+  { model: path, init, checkpoint: elsewhere, trustsCode = false, draftModel, adapter: named }: DeviceRequest,
   bytes: Uint8Array,
 ): SentModel {
   const model = unpackModel(bytes);
   if (!isArtifact(path)) {
-    const checkpoint = openModel(path, init, draftModel);
-    return { checkpoint, model, rebuild: rebuildFor('model.tw', { path, init }, model), packed: undefined };
+    const { checkpoint, adapter } = openAdapted(path, init, { draftModel, adapterDir: named?.path });
+    if (named !== undefined) requireSame(named, adapter);
+    return { checkpoint, adapter, model, rebuild: rebuildFor('model.tw', { path, init }, model), packed: undefined };
   }
   const manifest = readManifest(path);
-  const { model: named, target, cacheTokens, kvCache, logits } = manifest;
+  const { model: own, target, cacheTokens, kvCache, logits, adapters } = manifest;
+  const checkpoint = checkpointOf(path, manifest, elsewhere);
   const again = rebuild(path, {
-    model: named,
+    model: own,
     arithmetic: target.arithmetic,
     target: model.target.manifest.option(model.device),
     cacheTokens,
     kvCache,
     logits,
+    adapters,
   });
   return {
-    checkpoint: checkpointOf(path, manifest, elsewhere),
+    checkpoint,
+    adapter: named && openRef(named, checkpoint),
     model,
-    rebuild: rebuildFor(path, named, model),
+    rebuild: rebuildFor(path, own, model),
     packed: codeOf(path, { manifest, model, again }, trustsCode),
   };
 }

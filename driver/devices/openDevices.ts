@@ -6,6 +6,7 @@ import { setImmediate } from 'node:timers/promises';
 import { UserError } from '../../errors.js';
 import { DRAFT } from '../../ir/function.js';
 import { deviceOf, type Parallelism, scoreOf } from '../../ir/plan.js';
+import type { Adapter } from '../../models/adapters/adapter.js';
 import { printPlacement } from '../../passes/placeStages.js';
 import type { FirstCall } from '../../runtime/stageRunner.js';
 import { at } from '../../system/at.js';
@@ -106,6 +107,11 @@ export interface DeviceOptions {
   readonly onCompiled?: (opened: OpenedModel) => void;
 }
 
+/** With the adapter that the whole model has. */
+interface Adapted {
+  readonly adapter: Adapter | undefined;
+}
+
 type HostedOptions = DeviceOptions & Required<Pick<DeviceOptions, 'host'>>;
 
 /**
@@ -128,12 +134,13 @@ async function openCompiled(
   options: HostedOptions,
 ): Promise<OpenedDevices> {
   const wanted = wantedOf(request, opening.target.devices);
+  const { adapter } = opening;
   const opened = await opening.finish();
   const { model } = opened;
   options.onCompiled?.(opened);
   const parallelism = place(opened, wanted, request, ui);
   if (isEqual(parallelism, ONE) && !options.host.isApart)
-    return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui, options) };
+    return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui, { ...options, adapter }) };
   // A single process compiles what it needs when it needs it.
   if (!isEqual(parallelism, ONE)) {
     ui.phase('compile kernels', distinct(model));
@@ -142,7 +149,7 @@ async function openCompiled(
   const loading = begin(
     request,
     opening.target,
-    { parallelism, model: Promise.resolve(packModel(model)), ...options },
+    { parallelism, model: Promise.resolve(packModel(model)), adapter, ...options },
     ui,
   );
   if (loading === undefined) throw new Error('several devices need the built package: npm run build');
@@ -163,13 +170,14 @@ async function openMeanwhile(
   options: HostedOptions,
 ): Promise<OpenedDevices> {
   const wanted = wantedOf(request, opening.target.devices);
+  const { adapter } = opening;
   // The plan is not known yet. Most models fit one GPU.
   const guess = wanted.exact ?? { replicas: wanted.devices, stages: 1 };
   let send: (model: Uint8Array) => void = () => undefined;
   const compiled = new Promise<Uint8Array>((resolve) => {
     send = resolve;
   });
-  let loading = begin(request, opening.target, { parallelism: guess, model: compiled, ...options }, ui);
+  let loading = begin(request, opening.target, { parallelism: guess, model: compiled, adapter, ...options }, ui);
   try {
     // Compiling blocks this thread, so pending work is started first.
     await setImmediate();
@@ -179,12 +187,12 @@ async function openMeanwhile(
     model.target.devices.require(model.device, wanted.devices, rebuildOpened(request.model, opened));
     if (loading === undefined) {
       options.onCompiled?.(opened);
-      return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui, options) };
+      return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui, { ...options, adapter }) };
     }
     const parallelism = place(opened, wanted, request, ui);
     if (!isEqual(parallelism, guess)) {
       await loading.executor.close();
-      loading = begin(request, opening.target, { parallelism, model: compiled, ...options }, ui) ?? loading;
+      loading = begin(request, opening.target, { parallelism, model: compiled, adapter, ...options }, ui) ?? loading;
     }
     send(packModel(model));
     // What is to be sent leaves this process before anything else blocks it.
@@ -202,11 +210,13 @@ const loadHere = (
   opened: OpenedModel,
   request: LoadRequest,
   ui: Ui,
-  { phases, first, host }: HostedOptions,
+  { phases, first, host, adapter }: HostedOptions & Adapted,
 ): Promise<DeviceExecutor> =>
   host.local.open({
     name: modelName(request.model),
     compiled: opened.model,
+    checkpoint: opened.checkpoint,
+    ...defined({ adapter }),
     load: (besideBytes) =>
       loadExecutor(
         opened.checkpoint,
@@ -230,13 +240,13 @@ const threadsOf = (threads: number, index: number, count: number): number =>
 /** The part of a request that another process needs to load the model on the devices of a replica. */
 function deviceRequest(
   { model, init, checkpoint, trustsCode, draftModel, threads }: LoadRequest,
-  { parallelism: { replicas, stages }, first }: Beginning,
+  { parallelism: { replicas, stages }, first, adapter }: Beginning,
   index: number,
 ): DeviceRequest {
   return {
     model,
     init,
-    ...defined({ checkpoint, trustsCode, draftModel }),
+    ...defined({ checkpoint, trustsCode, draftModel, adapter: adapter && { path: adapter.path, hash: adapter.hash } }),
     threads: threadsOf(threads, index, replicas),
     stages,
     replica: { index, count: replicas },
@@ -246,7 +256,7 @@ function deviceRequest(
 }
 
 /** What processes are started with. */
-interface Beginning extends Pick<HostedOptions, 'first' | 'host'> {
+interface Beginning extends Pick<HostedOptions, 'first' | 'host'>, Adapted {
   readonly parallelism: Parallelism;
   /** Packed, once it is compiled. */
   readonly model: Promise<Uint8Array>;

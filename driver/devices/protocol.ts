@@ -1,6 +1,8 @@
 /** Messages between the process that owns devices and its parent. Plain data, structured-cloned. */
+import type { AdapterRef } from '../../engine/device.js';
 import { UsageError, UserError } from '../../errors.js';
 import type { Extents } from '../../ir/extents.js';
+import type { AdapterSlots } from '../../passes/attachAdapters.js';
 import type { CallArrays } from '../../runtime/call.js';
 import type { StatePieces } from '../../runtime/reservedStates.js';
 import type { FirstCall } from '../../runtime/stageRunner.js';
@@ -14,6 +16,8 @@ export interface DeviceRequest extends Pick<
   LoadRequest,
   'model' | 'init' | 'checkpoint' | 'trustsCode' | 'draftModel'
 > {
+  /** The adapter that the whole model has. */
+  readonly adapter?: AdapterRef;
   /** The replica's devices, one per stage, counted from 0 among the devices of this machine that run the plan. */
   readonly devices: readonly number[];
   /** Number of pipeline stages of the replica; 1: one device executes the whole plan. */
@@ -44,6 +48,8 @@ export const REQUEST_FACTS: { readonly [K in RequestKind]: RequestFacts<K> } = {
   profile: { needsStates: () => false, ...FUNCTION_CALL },
   resize: { needsStates: () => true, name: () => 'a change of memory', tokens: ({ tokens }) => tokens },
   step: { needsStates: () => true, name: () => 'a step', tokens: ({ tokens }) => tokens.length },
+  // The next process has empty slots.
+  adapter: { needsStates: () => true, name: ({ adapter }) => `loading the adapter ${adapter.path}`, tokens: () => 0 },
 };
 
 /** Models have numbers, which their parent chooses. The number of a model that was unloaded is not used again. */
@@ -78,6 +84,8 @@ export type FromModel =
       readonly pieces?: StatePieces;
       /** Rows that there is memory for. */
       readonly tokens?: number;
+      /** Slots for adapters of requests. */
+      readonly adapters?: AdapterSlots;
       /** Functions whose calls depend on what earlier ones left in the device's memory. */
       readonly stateful: readonly string[];
       readonly phases: readonly PhaseSpan[];

@@ -3,6 +3,7 @@
  * the next one opens the model and is asked again.
  */
 import type { Extents } from '../../ir/extents.js';
+import type { AdapterSlots } from '../../passes/attachAdapters.js';
 import type { CallArrays, CallResult } from '../../runtime/call.js';
 import type { StatePieces } from '../../runtime/reservedStates.js';
 import { defined } from '../../system/defined.js';
@@ -87,6 +88,7 @@ export class RemoteExecutor implements AskableExecutor, Replica, Tenant {
   phases: readonly PhaseSpan[] = [];
   pieces: StatePieces | undefined;
   tokens: number | undefined;
+  adapters: AdapterSlots | undefined;
   /** Ends of processes that had loaded the model, with the states in their memory. */
   epoch = 0;
   state: Tenant['state'] = 'opening';
@@ -290,7 +292,7 @@ export class RemoteExecutor implements AskableExecutor, Replica, Tenant {
         return this.siblings?.relay.say(this.siblings.index, message.word);
       case 'ready': {
         ({ capacity: this.capacity, inFlight: this.inFlight, phases: this.phases } = message);
-        ({ pieces: this.pieces, tokens: this.tokens } = message);
+        ({ pieces: this.pieces, tokens: this.tokens, adapters: this.adapters } = message);
         this.stateful = new Set(message.stateful);
         this.state = 'ready';
         this.endsWhileOpening = 0;

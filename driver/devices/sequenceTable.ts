@@ -14,6 +14,9 @@ import { emptyPath, KeyLists, type ListedPath } from './keyLists.js';
 export interface StepInputs extends Partial<FilterInputs> {
   /** New tokens; any number where `isFed` is 1: the token is then the one kept in row `feed` of `drawn`. */
   readonly tokens: Int32Array;
+  /** The slot of each new token's adapter, and of each row's; −1: none. */
+  readonly adapter?: Int32Array;
+  readonly rowAdapter?: Int32Array;
   readonly isFed?: Int32Array;
   readonly feed?: Int32Array;
   /** Where the token that a row draws is kept for the next call; −1: nowhere. */
@@ -67,6 +70,11 @@ export interface TableShape {
   readonly filters?: boolean;
   /** Whether its rows are those of a head of classes, which has no targets and draws nothing. */
   readonly hasClasses?: boolean;
+  /**
+   * Slots for adapters, that of tokens of messages that name none, and the inputs that the function has of them. Absent:
+   * there are no slots.
+   */
+  readonly adapters?: { readonly slots: number; readonly slot: number; readonly inputs: readonly string[] } | undefined;
   /** The function `draft`, if the model has one. */
   readonly draft?: DraftShape | undefined;
   /** Parts of a call from which on those that go on from the same pages stand next to each other. Default: 128. */
@@ -207,8 +215,18 @@ export class SequenceTable {
       return { inputs: { ...inputs, ...features, inverseTemperature, keyLow, keyHigh } };
     }
     const draws = this.shape.hasClasses === true ? {} : { target, inverseTemperature, keyLow, keyHigh };
+    const slots = this.slotsOf(message, { branches, tokens, row, moved });
     return {
-      inputs: { ...this.given(message, tokens), position, slot, begin, key: this.lists.view(), row, ...draws },
+      inputs: {
+        ...this.given(message, tokens),
+        position,
+        slot,
+        begin,
+        key: this.lists.view(),
+        row,
+        ...draws,
+        ...slots,
+      },
       ...(copies === undefined || copies.from.length === 0 ? {} : { copies }),
     };
   }
@@ -225,6 +243,30 @@ export class SequenceTable {
     const keepFiltered = places.slice(0, filtered);
     const unfiltered = places.fill(-1, 0, filtered);
     return { ...fed(tokens), keep: unfiltered, ...own, ...(hasFilters ? { keepFiltered } : {}) };
+  }
+
+  /** The slots of new tokens and of rows: those of their parts. */
+  private slotsOf(
+    { adapter, count }: StepMessage,
+    { branches, tokens, row, moved }: Ordered & { readonly branches: readonly ListedBranch[] },
+  ): Pick<StepInputs, 'adapter' | 'rowAdapter'> {
+    const own = this.shape.adapters;
+    if (own === undefined) return {};
+    const ofTokens = new Int32Array(tokens.length).fill(own.slot);
+    if (adapter !== undefined) {
+      let token = 0;
+      const fill = (part: number, length: number): void => {
+        for (const end = token + length; token < end; token++)
+          ofTokens[moved === undefined ? token : moved[token]!] = adapter[part]!;
+      };
+      count.forEach((length, part) => fill(part, length));
+      for (const { part, from, length } of branches) fill(part, length - from);
+    }
+    const all: Readonly<Record<string, Int32Array>> = {
+      adapter: ofTokens,
+      rowAdapter: row.map((token) => ofTokens[token]!),
+    };
+    return Object.fromEntries(own.inputs.map((name) => [name, all[name]!]));
   }
 
   private givenDrafts({ row, keep }: StepMessage, tokens: Int32Array) {
@@ -311,6 +353,7 @@ export class SequenceTable {
         keys += end;
       });
     }
+    this.checkAdapters(message);
     if (page !== pages.length) refuse(`${pages.length} pages, where parts gain ${page}`);
     if (token !== tokens.length) refuse(`${tokens.length} tokens, where parts have ${token}`);
     if (keys > this.shape.keys) refuse(`${keys} keys; a call has ${this.shape.keys} at most`);
@@ -331,6 +374,12 @@ export class SequenceTable {
     if (copies !== undefined || branches !== undefined || (filters?.topK.length ?? 0) > 0)
       refuse('drafts have neither copies nor branches nor filters');
     if (new Set(row).size !== row.length) refuse('a token of drafts has two rows');
+  }
+
+  private checkAdapters({ adapter, isDraft }: StepMessage): void {
+    if (adapter === undefined || isDraft === true) return;
+    const slots = this.shape.adapters?.slots ?? 0;
+    for (const each of adapter) if (!(each >= -1 && each < slots)) refuse(`slot ${each} of ${slots}`);
   }
 
   private nextCheck(): number {
@@ -386,11 +435,18 @@ function runOrder(
   return order === undefined ? runs.flat() : [...order].flatMap((part) => runs[part]!);
 }
 
+/** New tokens and rows of a call. `moved`: where each token of the message went; absent: none did. */
+interface Ordered {
+  readonly tokens: Int32Array;
+  readonly row: Int32Array;
+  readonly moved?: Int32Array | undefined;
+}
+
 /** The new tokens of a message by runs in this order, where each of them goes, and its rows as places among them. */
 function inOrder(
   { count, tokens, row, branches = NO_BRANCHES }: StepMessage,
   order: ArrayLike<number> | undefined,
-): { readonly tokens: Int32Array; readonly row: Int32Array; readonly moved?: Int32Array } {
+): Ordered {
   if (order === undefined) return { tokens, row };
   const counts = [...count, ...branches.count];
   const begins = new Int32Array(counts.length);
@@ -426,6 +482,7 @@ function checkArrays(message: StepMessage): void {
   for (const name of ['ended', 'sequence', 'pages', 'tokens', 'row'] as const) integers(name, message[name]);
   for (const name of OF_PARTS) integers(name, message[name], sequence.length);
   for (const name of OF_ROWS) integers(name, message[name], row.length);
+  if (message.adapter !== undefined) integers('adapter', message.adapter, sequence.length);
   if (!(inverseTemperature instanceof Float32Array && inverseTemperature.length === row.length))
     refuse(`inverseTemperature is no array of ${row.length} numbers`);
   if (filters !== undefined) {

@@ -1,11 +1,12 @@
 /** Steps of a model in the process that has its devices: messages in, calls of its functions, answers out. */
 import type { PageCopies, StepAnswer, StepMessage } from '../../engine/device.js';
 import { PAGE_TOKENS } from '../../engine/pages.js';
-import { COPY, DRAFT, STEP } from '../../ir/function.js';
+import { COPY, DRAFT, type InputDecl, STEP } from '../../ir/function.js';
 import type { Plan } from '../../ir/plan.js';
 import { cacheTokensOf, COPIED_ROWS, LAST_TOKEN_ROWS, stepSize } from '../../ir/stepping.js';
 import { type CallArrays, type CallResult, snapshotOf } from '../../runtime/call.js';
 import { defined } from '../../system/defined.js';
+import { NO_ADAPTER } from '../adapters/slotInputs.js';
 import type { DeviceExecutor } from '../executor.js';
 import { SequenceTable, type StepCall, type TableShape } from './sequenceTable.js';
 
@@ -14,10 +15,11 @@ export interface SteppedExecutor extends Pick<DeviceExecutor, 'capacity' | 'resi
   readonly callInTurn: NonNullable<DeviceExecutor['callInTurn']>;
 }
 
-/** The table for the function `step` of a plan. Throws where it has none. */
+/** The table for the function `step` of a plan. `slot`: that of all tokens of messages that name none. Throws where it has none. */
 export function tableShape(
   plan: Pick<Plan<unknown>, 'functions' | 'states'>,
   { capacity, tokens = cacheTokensOf({ plan }) ?? 0 }: Pick<DeviceExecutor, 'capacity' | 'tokens'>,
+  slot = NO_ADAPTER,
 ): TableShape {
   const size = capacity[STEP];
   const inputs = plan.functions.find(({ interface: { name } }) => name === STEP)?.interface.inputs;
@@ -31,6 +33,7 @@ export function tableShape(
     keptRows: takes('isFed') ? LAST_TOKEN_ROWS : undefined,
     filters: takes('topK'),
     hasClasses: !takes('target'),
+    ...defined({ adapters: slotInputs(inputs, slot) }),
     ...defined({
       draft: draft && {
         keptRows: LAST_TOKEN_ROWS,
@@ -39,6 +42,13 @@ export function tableShape(
       },
     }),
   };
+}
+
+/** The inputs of slots that a function has; undefined if it has none. */
+function slotInputs(inputs: readonly InputDecl[], slot: number): TableShape['adapters'] {
+  const own = inputs.flatMap(({ name, role }) => (role.kind === 'adapter' ? [{ name, slots: role.slots }] : []));
+  const [first] = own;
+  return first && { slots: first.slots, slot, inputs: own.map(({ name }) => name) };
 }
 
 /** How an executor of this process takes steps: one that makes no inputs in turn is given copies at once. */

@@ -3,7 +3,7 @@ import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
 import { isRecord, quote } from '../../system/json.js';
 import { findRun, type Block } from '../compare/findRuns.js';
-import { RECORD, type RunRecord } from '../runRecord.js';
+import { parseModelArgs, RECORD, type RunRecord } from '../runRecord.js';
 
 /** A run whose results are read. Nothing of them is believed. */
 export interface FinishedRun {
@@ -65,7 +65,7 @@ function readRecord(file: string, given: unknown): RunRecord {
 /** Of results without a record: what other fields say. */
 function guessedRecord(file: string, content: Block, tasks: readonly string[]): RunRecord {
   const [config, provenance] = [block(own(content, 'config')), block(own(content, 'provenance'))];
-  const [, model = '', precision = ''] = /^model=(.*),precision=(\w+)$/s.exec(textOf(config['model_args']) ?? '') ?? [];
+  const { model, precision } = parseModelArgs(textOf(config['model_args']) ?? '') ?? { model: '', precision: '' };
   const cache = /, (FP8|int8) cache$/.exec(textOf(config['arithmetic']) ?? '')?.[1]?.toLowerCase();
   const limit = config['limit'];
   const isOfFile = own(content, 'emulates') === undefined;
