@@ -241,6 +241,67 @@ describe('a call of many sequences', () => {
   });
 });
 
+describe('adapters of a call', () => {
+  const of = (...values: number[]): Int32Array => Int32Array.from(values);
+  const NAMES = ['adapter', 'rowAdapter'];
+  const tableOf = (slot = -1, inputs = NAMES): SequenceTable =>
+    new SequenceTable({ pages: 40, keys: 4000, leastGrouped: 3, adapters: { slots: 4, slot, inputs } });
+  /** Three parts of 2, 1 and 3 tokens, whose second goes elsewhere, and two branches; a row for each token. */
+  const message: StepMessage = {
+    ended: of(),
+    sequence: of(0, 1, 2),
+    keptPages: of(0, 0, 0),
+    newPages: of(2, 1, 2),
+    pages: of(0, 1, 20, 0, 3),
+    from: of(16, 0, 16),
+    count: of(2, 1, 3),
+    tokens: of(100, 101, 110, 120, 121, 122, 105, 106, 125),
+    row: of(8, 7, 6, 5, 4, 3, 2, 1, 0),
+    ...{ target: new Int32Array(9), keyLow: new Int32Array(9), keyHigh: new Int32Array(9), keep: new Int32Array(9) },
+    inverseTemperature: new Float32Array(9),
+    branches: { of: of(0, 2), from: of(17, 18), count: of(2, 1), page: of(30, 31) },
+  };
+  const slots = new Map([
+    [0, 2],
+    [1, -1],
+    [2, 3],
+  ]);
+  /** Tokens 10x, 11x and 12x are of parts 0, 1 and 2. */
+  const slotOf = (token: number): number => slots.get(Math.floor(token / 10) - 10)!;
+
+  it('are those of the parts, for new tokens, branches and rows, wherever they lie', () => {
+    const { tokens, row, adapter, rowAdapter } = tableOf().apply({ ...message, adapter: of(2, -1, 3) }).inputs;
+    // The third part goes on from the same page as the first.
+    expect([...tokens]).toEqual([100, 101, 105, 106, 120, 121, 122, 125, 110]);
+    expect([...adapter!]).toEqual(Array.from(tokens, slotOf));
+    expect([...rowAdapter!]).toEqual(Array.from(row, (at) => slotOf(tokens[at]!)));
+    const together = new SequenceTable({ pages: 40, keys: 4000, adapters: { slots: 4, slot: -1, inputs: NAMES } });
+    const { inputs } = together.apply({ ...message, adapter: of(2, -1, 3) });
+    expect([...inputs.adapter!]).toEqual(Array.from(inputs.tokens, slotOf));
+  });
+
+  it('are those of the model where a message names none, and only what the function takes', () => {
+    const { adapter, rowAdapter } = tableOf(0).apply(message).inputs;
+    expect([...adapter!, ...rowAdapter!]).toEqual(Array.from({ length: 18 }, () => 0));
+    expect([...tableOf().apply(message).inputs.adapter!]).toEqual(Array.from({ length: 9 }, () => -1));
+    expect(tableOf(0, ['adapter']).apply(message).inputs).not.toHaveProperty('rowAdapter');
+    expect(new SequenceTable({ pages: 40, keys: 4000 }).apply(message).inputs).not.toHaveProperty('adapter');
+  });
+
+  it.each([
+    ['slot 4 of 4', of(0, 4, 0)],
+    ['slot -2 of 4', of(0, 0, -2)],
+    ['adapter is no array of 3 whole numbers', of(0)],
+  ])('are refused: %s', (why, adapter) => {
+    const table = tableOf();
+    expect(() => table.apply({ ...message, adapter })).toThrow(why);
+    expect(() => new SequenceTable({ pages: 40, keys: 4000 }).apply({ ...message, adapter: of(0, -1, -1) })).toThrow(
+      'slot 0 of 0',
+    );
+    expect([...table.apply(message).inputs.adapter!]).toHaveLength(9);
+  });
+});
+
 const pagesFrom = (first: number, count: number): number[] => Array.from({ length: count }, (_, i) => first + i);
 
 /** A step of one sequence by one token, which has a row. */
