@@ -101,11 +101,11 @@ export function beginLoading(
   const machine = detectMachine();
   ui.phase('open model', asked.model);
   const opening = beginOpening(asked, machine, ui);
-  const { checkpoint, target } = opening;
+  const { checkpoint, adapter, target } = opening;
   prepareDevices(asked, target, host);
   const request = logitsFor === undefined ? asked : { ...asked, logits: logitsFor(checkpoint) };
   const { logits } = request;
-  for (const line of checkpoint.warnings) ui.warn(line);
+  for (const line of [...checkpoint.warnings, ...(adapter?.warnings ?? [])]) ui.warn(line);
   const tokenizer = describeTokenizer(checkpoint.path, checkpoint.config.vocabSize);
   opening.requireTokenizer(tokenizer.hash);
   // A run on a CPU promises a bound on memory, which includes this process. Hosts of GPUs have memory to spare.

@@ -3,7 +3,6 @@ import type { AdapterRef } from '../../engine/device.js';
 import { UserError } from '../../errors.js';
 import type { Adapter } from '../../models/adapters/adapter.js';
 import { openAdapter } from '../../models/adapters/open.js';
-import { withAdapter } from '../../models/adapters/overlay.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { ADAPTER_RANK } from '../../ir/kernel.js';
 import { roundUp } from '../../ir/types.js';
@@ -36,7 +35,8 @@ export function openAdapted(
     fingerprint = () => base.fingerprint();
     const own = openAdapter(adapterDir, base);
     adapter = own;
-    return own.replaced.length === 0 ? base : withAdapter(base, own);
+    requireRiding(own);
+    return base;
   };
   return { checkpoint: openModel(path, init, draftModel, adapt), fingerprint: () => fingerprint(), adapter };
 }
