@@ -60,7 +60,7 @@ export class SlotImage {
     this.lanes = layout === 'panels' ? panelColumns(weight) : 1;
   }
 
-  /** Column `column` begins with `count` values from `from` on, each times its factor in f32 where there are factors. */
+  /** Column `column` begins with `count` values from `from` on, times their factors, in f32, where there are some. */
   set(column: number, values: Float32Array, from: number, count: number, factors?: Float32Array): void {
     const { words, encode, depth, lanes } = this;
     let at = Math.floor(column / lanes) * lanes * depth + (column % lanes);

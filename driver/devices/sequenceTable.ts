@@ -71,8 +71,8 @@ export interface TableShape {
   /** Whether its rows are those of a head of classes, which has no targets and draws nothing. */
   readonly hasClasses?: boolean;
   /**
-   * Slots for adapters, that of tokens of messages that name none, and the inputs that the function has of them. Absent:
-   * there are no slots.
+   * Slots for adapters, that of tokens of messages that name none, and the function's inputs of slots. Absent: there
+   * are none.
    */
   readonly adapters?: { readonly slots: number; readonly slot: number; readonly inputs: readonly string[] } | undefined;
   /** The function `draft`, if the model has one. */

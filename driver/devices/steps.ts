@@ -15,7 +15,10 @@ export interface SteppedExecutor extends Pick<DeviceExecutor, 'capacity' | 'resi
   readonly callInTurn: NonNullable<DeviceExecutor['callInTurn']>;
 }
 
-/** The table for the function `step` of a plan. `slot`: that of all tokens of messages that name none. Throws where it has none. */
+/**
+ * The table for the function `step` of a plan. `slot`: that of all tokens of messages that name none. Throws where it
+ * has no such function.
+ */
 export function tableShape(
   plan: Pick<Plan<unknown>, 'functions' | 'states'>,
   { capacity, tokens = cacheTokensOf({ plan }) ?? 0 }: Pick<DeviceExecutor, 'capacity' | 'tokens'>,
