@@ -36,6 +36,7 @@ import { mmaProblem, mmaSharedBytes, mmaStep } from './gemmMma.js';
 import { simtSharedBytes, simtStep } from './gemmSimt.js';
 import { defaultGroupedSchedule, groupedScheduleProblem, groupOfKernel } from './grouped/layout.js';
 import { defaultSkinnySchedule, FEW_ROWS, SKINNY_ROWS } from './skinny/layout.js';
+import { adapterProblem, hasAdapters } from './text/adapters.js';
 import { expertsOf, rowProgramsOf, rowPrologue, segmentsOf } from './text/contraction.js';
 import { CudaOperands } from './text/operands.js';
 import { defaultWgmmaSchedule, isLegalWgmma } from './wgmma/index.js';
@@ -123,6 +124,7 @@ function contractionProblem(
       return fewRows(kernel, module, s, facts, types, FEW_ROWS[s.skeleton]);
     case 'grouped':
       if (kernel.anchor !== 'gemm') return 'the vocabulary is in no groups';
+      if (hasAdapters(kernel)) return 'adapters are not supported beside weights in groups';
       return groupedScheduleProblem(kernel, module, s, facts, rowValuesOf(kernel, module)) ?? true;
     default:
       return s.skeleton satisfies never;
@@ -175,7 +177,7 @@ function fewRows(
   if (dtype === undefined) return `tensor cores read operands of ${WGMMA_TYPES.join(', ')}, ${kernel.a} is ${a}`;
   if (dtype === 'e4m3' && s.skeleton === 'skinny') return WARPGROUPS_ONLY;
   if (kernel.k < 2) return 'tensor maps need rows of more than one element';
-  const reason = archProblem(facts.arch, isLogProb) ?? problem(segmentsOf(kernel), s, isLogProb, dtype);
+  const reason = archProblem(facts.arch, isLogProb) ?? adapterProblem(kernel) ?? problem(segmentsOf(kernel), s, isLogProb, dtype);
   if (reason !== undefined) return reason;
   const bytes = sharedBytes(s, rowValuesOf(kernel, module), dtype);
   return bytes + STATIC_SHARED <= facts.sharedBytesPerBlock

@@ -17,11 +17,14 @@ export const SHRINK_THREADS = 256;
 const TILES: Readonly<
   Record<ShrinkRows, { readonly columns: number; readonly units: number; readonly batch: number }>
 > = {
-  8: { columns: 8, units: 8, batch: 4 },
+  8: { columns: 8, units: 8, batch: 2 },
   16: { columns: 16, units: 8, batch: 2 },
   32: { columns: 48, units: 4, batch: 1 },
   64: { columns: 48, units: 2, batch: 1 },
 };
+
+/** Blocks whose registers share a multiprocessor: of few rows, one beside a block of the product before. */
+const BLOCKS: Readonly<Record<ShrinkRows, number>> = { 8: 3, 16: 2, 32: 1, 64: 1 };
 
 /** Most rows of a call for which a tile is the default. */
 const MOST_ROWS: Readonly<Record<ShrinkRows, number>> = { 8: 256, 16: 1024, 32: 4096, 64: Infinity };
@@ -91,7 +94,7 @@ export function emitShrink(
     includes: ['adapter/shrink.cuh'],
     config: { type: 'ShrinkConfig', fields: config },
     functors: [],
-    head: kernelHead({ symbol, extents, operands, tensorMaps: [], threads, blocks: rows <= 16 ? 2 : 1 }),
+    head: kernelHead({ symbol, extents, operands, tensorMaps: [], threads, blocks: BLOCKS[rows] }),
     body: `  ${isFloats ? 'shrink_floats' : 'shrink'}<config>(${kernel.rows}, ${buffers});`,
   });
   const grid = isFloats ? { per: 1, times: 1 } : { per: rows, times: tile.units * Math.ceil(columns / tileN) };

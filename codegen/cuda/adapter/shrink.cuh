@@ -85,7 +85,7 @@ template <ShrinkConfig config, class T> TW_DEVICE void shrink(int rows, const Sh
   const int across = (int)blockIdx.x % config.across(), place = (int)blockIdx.x / config.across();
   const int unit = place % config.units, row0 = place / config.units * tile_m, column0 = across * tile_n;
   begin_next();
-  if (warp == 0) find_slots<tile_m>(buffers.slots, row0, rows, found);
+  if (warp == 0) find_slots(buffers.slots, row0, rows, tile_m, found);
   __syncthreads();
   const int count = found.count;
   /* A block that has nothing to do waits too: kernels that follow count on all before this one. */

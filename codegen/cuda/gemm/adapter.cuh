@@ -8,7 +8,7 @@
  */
 #pragma once
 #include "gemm/segments.cuh"
-#include "lib/elements.cuh"
+#include "lib/mma.cuh"
 
 namespace tw {
 
@@ -66,16 +66,18 @@ template <int rows> struct TileSlots {
 };
 
 /*
- * Fills them, by one whole warp; a barrier is to follow. Rows from `end` on have none. `slots` may be null: no row has
- * one. It is an input, so it is there before the kernel before has ended.
+ * Fills them, by one whole warp; a barrier is to follow. Rows from `end` on, and those past a tile of tile_m, have none.
+ * `slots` may be null: no row has one. It is an input, so it is there before the kernel before has ended.
  */
-template <int rows> TW_DEVICE void find_slots(const int *slots, int row0, int end, TileSlots<rows> &found) {
+template <int rows>
+TW_DEVICE void find_slots(const int *slots, int row0, int end, int tile_m, TileSlots<rows> &found) {
   static_assert(rows % 8 == 0);
   const int lane = threadIdx.x % 32;
   int count = 0;
+  end = slots == nullptr ? row0 : min(end, row0 + tile_m);
   for (int first = 0; first < rows; first += 32) {
     const int local = first + lane;
-    const int own = slots != nullptr && local < rows && row0 + local < end ? slots[row0 + local] : -1;
+    const int own = row0 + local < end ? slots[row0 + local] : -1;
     bool is_first = own >= 0;
     if (__any_sync(ALL_LANES, is_first)) {
       for (int i = 0; i < count; i++) is_first = is_first && found.distinct[i] != own;
@@ -91,6 +93,10 @@ template <int rows> TW_DEVICE void find_slots(const int *slots, int row0, int en
     __syncwarp();
   }
   if (lane == 0) found.count = count;
+}
+
+template <int rows> TW_DEVICE void find_slots(const int *slots, int row0, int end, TileSlots<rows> &found) {
+  find_slots(slots, row0, end, rows, found);
 }
 
 /*
@@ -110,11 +116,62 @@ template <class T> struct ShrunkRows {
   }
 };
 
-/* `local`: the lane's first row in the tile, whose slots are these; the second is 8 below. */
+/* `row`: the lane's first row; the second is 8 below. Which of them are not zeros. */
 template <AdapterConfig adapter, class T>
-TW_DEVICE ShrunkRows<T> shrunk_rows(const AdapterTile<T> &tile, int row, short low, short high) {
+TW_DEVICE ShrunkRows<T> shrunk_rows(const AdapterTile<T> &tile, int row, bool has_low, bool has_high) {
   const T *const first = tile.shrunk + (long long)row * adapter.stride;
-  return { first, first + 8 * adapter.stride, low >= 0, high >= 0 };
+  return { first, first + 8 * adapter.stride, has_low, has_high };
+}
+
+/* Of the tiles of kernels for few rows: 64 rows, as many as an instruction of a warpgroup has. Bytes of them. */
+using FewSlots = TileSlots<64>;
+constexpr int TILE_SLOTS_BYTES = 272;
+static_assert(sizeof(FewSlots) <= TILE_SLOTS_BYTES);
+
+/*
+ * How kernels of few rows bring second factors to shared memory: in pieces of some ranks of one slot, the first of every
+ * slot, then the next of each. A piece is `tile_n` columns of piece_k ranks, one behind another, in rows of 128 bytes
+ * whose chunks of 16 are exchanged as a tensor map does it: eight columns lie in different banks. Pieces take the place
+ * of stages of weights, as many of them as one holds.
+ */
+template <AdapterConfig adapter, int tile_n> struct SecondPieces {
+  /* Ranks of 16 and 32 fill a row with several columns; others lie so only where they are whole rows. */
+  static constexpr int piece_k = adapter.rank == 16 || adapter.rank == 32 ? adapter.rank
+      : adapter.rank % 64 == 0 ? 64 : ADAPTER_STEP;
+  static constexpr bool is_swizzled = adapter.rank == piece_k || piece_k == 64;
+  static constexpr int steps = piece_k / ADAPTER_STEP, of_slot = adapter.rank / piece_k;
+  static constexpr int bytes = tile_n * piece_k * 2, room = ceil_div(bytes, 1024) * 1024;
+  /* Of the tensor map: elements of a box's row, and the columns that one has. */
+  static constexpr int row_k = is_swizzled ? 64 : piece_k, row_columns = row_k / piece_k;
+
+  /* Where chunk `chunk` of a column's ranks lies in a piece. */
+  static TW_DEVICE int chunk_at(int column, int chunk) {
+    const int at = column * (piece_k * 2) + chunk * 16;
+    return is_swizzled ? at ^ (at >> 3 & 0x70) : at;
+  }
+};
+
+/*
+ * Adds a step of a piece to the products of `groups` × 8 columns from column `first` of the piece on: x are the masked
+ * fragments of 16 rows, of each matrix; `add(group, x, y0, y1)` is an instruction.
+ */
+template <AdapterConfig adapter, int tile_n, int groups, class Add>
+TW_DEVICE void add_second(unsigned piece, int step, int first, const Add &add) {
+  using Pieces = SecondPieces<adapter, tile_n>;
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int j = 0; j < groups / 2; j++) {
+    unsigned y[4];
+    ldmatrix_x4(y, piece + Pieces::chunk_at(first + 16 * j + lane % 8 + lane / 16 * 8, 2 * step + lane / 8 % 2));
+    add(2 * j, y[0], y[1]);
+    add(2 * j + 1, y[2], y[3]);
+  }
+  if constexpr (groups % 2 == 1) {
+    unsigned y[4];
+    /* The second half of the instruction reads the same eight columns again. */
+    ldmatrix_x4(y, piece + Pieces::chunk_at(first + 8 * (groups - 1) + lane % 8, 2 * step + lane / 8 % 2));
+    add(groups - 1, y[0], y[1]);
+  }
 }
 
 /* The same fragments with the rows of one slot only. */

@@ -15,6 +15,11 @@ template <class Segment> struct Mapped : Segment {
   const TensorMap *map;
 };
 
+/* The same with the map of the second factors of its adapters. */
+template <class Segment> struct MappedSecond : Mapped<Segment> {
+  const TensorMap *second_map;
+};
+
 /* A tile, as epilogues find it. */
 struct Tile {
   /* tile_m rows of products, `pitch` floats from one to the next; row_values floats of each row. */

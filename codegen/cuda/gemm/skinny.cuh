@@ -11,14 +11,18 @@
  * Shared memory:
  *   stages × { a[tile_m][tile_k], w[tile_n][tile_k] }   a row is chunks of 16 bytes, rotated by the row (chunk_at)
  *   values[tile_m][row_values]                          floats
+ *   slots                                               of the tile's rows, where they have adapters
  * At the end products[tile_m][pitch] may take the place of the stages: epilogues that add up more columns than a warp
  * has, and heads, read them there.
  *
  * What waits for what: in each step a warp waits for its copies of the oldest stage, then for all others at the block's
  * barrier, then starts the copies of the stage that was read last. k past its end is zeros; rows past the ends hold
  * anything, and nothing is stored of them.
+ *
+ * Second factors of adapters (gemm/adapter.cuh) come behind k in the same ring: stages of pieces.
  */
 #pragma once
+#include "gemm/adapter.cuh"
 #include "gemm/fewRows.cuh"
 #include "lib/launch.cuh"
 #include "lib/mma.cuh"
@@ -36,6 +40,7 @@ struct SkinnyConfig {
   int row_values;
   /* Of the launch: threads of a block and bytes of its shared memory. */
   int threads, shared_bytes;
+  AdapterConfig adapter;
 
   TW_CONSTEXPR int warps_down() const { return tile_m / warp_m; }
   TW_CONSTEXPR int warps() const { return warps_down() * (tile_n / warp_n); }
@@ -53,7 +58,10 @@ struct SkinnyConfig {
     const int ring = stages * stage_bytes(), products = tile_m * pitch() * 4;
     return ring > products ? ring : products;
   }
-  TW_CONSTEXPR int end() const { return values_at() + tile_m * row_values * 4; }
+  TW_CONSTEXPR int slots_at() const { return ceil_div(values_at() + tile_m * row_values * 4, 16) * 16; }
+  TW_CONSTEXPR int end() const {
+    return adapter.is_there() ? slots_at() + TILE_SLOTS_BYTES : values_at() + tile_m * row_values * 4;
+  }
 };
 
 /* A thread's accumulators: rows 16·i + lane / 4 and 8 below, columns 8·j + lane % 4 · 2 and its neighbour. */
@@ -141,6 +149,57 @@ TW_DEVICE void skinny_multiply(unsigned stage, int i0, int j0, SkinnyProducts<co
   }
 }
 
+/* Pieces of second factors that a stage holds. */
+template <SkinnyConfig config> TW_CONSTEXPR int skinny_pieces() {
+  if constexpr (config.adapter.is_there())
+    return config.stage_bytes() / SecondPieces<config.adapter, config.tile_n>::room;
+  else return 0;
+}
+
+/* Starts the copies of pieces `first` to `end` of second factors into a stage: of the tile's columns that are there. */
+template <SkinnyConfig config, class T>
+TW_DEVICE void skinny_copy_second(const AdapterTile<T> &tile, const FewSlots &slots, int columns, int first, int end,
+    unsigned stage) {
+  using Pieces = SecondPieces<config.adapter, config.tile_n>;
+  constexpr int chunks = Pieces::piece_k / 8;
+  for (int piece = first; piece < end; piece++, stage += Pieces::room) {
+    const T *const from = tile.second + slots.distinct[piece % slots.count] * tile.slot_elements +
+        piece / slots.count * Pieces::piece_k;
+    for (int i = skinny_copier<config>(); i < config.tile_n * chunks; i += 32 * config.copying_warps()) {
+      const int r = i / chunks, c = i % chunks;
+      if (r < columns) copy16(stage + Pieces::chunk_at(r, c), from + r * config.adapter.rank + c * 8, 16);
+    }
+  }
+}
+
+/* Adds the products of a stage's pieces. */
+template <SkinnyConfig config, class T>
+TW_DEVICE void skinny_add_second(const AdapterTile<T> &tile, const FewSlots &slots, int row0, int first, int end,
+    unsigned stage, int i0, int j0, SkinnyProducts<config> &products) {
+  using Pieces = SecondPieces<config.adapter, config.tile_n>;
+  constexpr AdapterConfig adapter = config.adapter;
+  const int lane = threadIdx.x % 32;
+  for (int piece = first; piece < end; piece++, stage += Pieces::room) {
+    const int slot = slots.distinct[piece % slots.count], rank = piece / slots.count * Pieces::piece_k;
+#pragma unroll
+    for (int i = 0; i < config.down(); i++) {
+      const int local = i0 + 16 * i + lane / 4;
+      const bool low = slots.of[local] == slot, high = config.tile_m > 8 && slots.of[local + 8] == slot;
+      if (!__any_sync(ALL_LANES, low || high)) continue;
+      const ShrunkRows<T> rows = shrunk_rows<adapter>(tile, row0 + local, low, high);
+#pragma unroll
+      for (int s = 0; s < Pieces::steps; s++) {
+        unsigned x[adapter.matrices()][4];
+#pragma unroll
+        for (int m = 0; m < adapter.matrices(); m++) rows.load(rank + 16 * s + m * tile.other_part, x[m]);
+        add_second<adapter, config.tile_n, config.across()>(stage, s, j0, [&](int group, unsigned y0, unsigned y1) {
+          mma<T>(products[i][group], x[adapter.matrix_of(group)], y0, y1);
+        });
+      }
+    }
+  }
+}
+
 /*
  * The products of this block's tile, in registers of the warps that multiply. The result's `products` is where they
  * may come together.
@@ -165,10 +224,12 @@ TW_DEVICE Tile skinny_products(int rows, const T *a, SkinnyProducts<config> &pro
   const int row0 = (int)blockIdx.x / all_columns * config.tile_m, across = (int)blockIdx.x % all_columns;
   const T *w;
   int column0, columns;
+  AdapterTile<T> second;
   visit_segment<config.tile_n>(across, [&](const auto &segment, int tile) {
     column0 = tile * config.tile_n;
     columns = segment.columns - column0;
     w = segment.weight();
+    if constexpr (config.adapter.is_there()) second = adapter_tile<config.adapter, T>(segment, column0);
   }, segments...);
   w += (long long)column0 * config.w_stride;
   /* Weights do not depend on the kernel before this one: they are under way while it ends. */
@@ -176,10 +237,25 @@ TW_DEVICE Tile skinny_products(int rows, const T *a, SkinnyProducts<config> &pro
   constexpr int ahead = stages - 1 < steps ? stages - 1 : steps;
   for (int s = 0; s < ahead && copies; s++)
     skinny_copy_weights<config>(w, columns, s * config.tile_k, ring + s * stage_bytes);
+  /* Stages behind k, and the pieces in them. */
+  FewSlots &slots = *(FewSlots *)(shared + config.slots_at());
+  int more = 0, pieces = 0;
+  constexpr int of_stage = skinny_pieces<config>();
+  if constexpr (config.adapter.is_there()) {
+    if (threadIdx.x < 32) find_slots(second.slots, row0, rows, config.tile_m, slots);
+    __syncthreads();
+    pieces = slots.count * SecondPieces<config.adapter, config.tile_n>::of_slot;
+    more = (pieces + of_stage - 1) / of_stage;
+  }
+  const auto copy_second = [&](int stage, unsigned to) {
+    if constexpr (config.adapter.is_there())
+      skinny_copy_second<config>(second, slots, columns, stage * of_stage, min((stage + 1) * of_stage, pieces), to);
+  };
   await_previous();
   a += (long long)row0 * config.a_stride;
   for (int s = 0; s < stages - 1; s++) {
     if (s < steps && copies) skinny_copy_rows<config>(a, rows - row0, s * config.tile_k, ring + s * stage_bytes);
+    if (s >= steps && s < steps + more && copies) copy_second(s - steps, ring + s * stage_bytes);
     copy_commit();
   }
 #pragma unroll
@@ -191,7 +267,7 @@ TW_DEVICE Tile skinny_products(int rows, const T *a, SkinnyProducts<config> &pro
     }
   }
   int from = 0, into = stages - 1;
-  for (int step = 0; step < steps; step++) {
+  for (int step = 0; step < steps + more; step++) {
     copy_wait<stages - 2>();
     /* This step's copies are here, and nobody reads the stage that the next copies go to. */
     __syncthreads();
@@ -200,6 +276,7 @@ TW_DEVICE Tile skinny_products(int rows, const T *a, SkinnyProducts<config> &pro
       skinny_copy_weights<config>(w, columns, next * config.tile_k, ring + into * stage_bytes);
       skinny_copy_rows<config>(a, rows - row0, next * config.tile_k, ring + into * stage_bytes);
     }
+    if (next >= steps && next < steps + more && copies) copy_second(next - steps, ring + into * stage_bytes);
     copy_commit();
     if constexpr (config.row_values > 0) {
       /* Once the ring is under way again: its copies hide the wait for memory. */
@@ -208,9 +285,16 @@ TW_DEVICE Tile skinny_products(int rows, const T *a, SkinnyProducts<config> &pro
         row_values<config.tile_m, copying, of_warp < 4 ? of_warp : 4, config.row_values>(prologue,
             skinny_copier<config>() / 32, row0, rows, values);
     }
-    if (config.copier_warps == 0 || !copies)
-      skinny_multiply<config, T>(ring + from * stage_bytes, (int)threadIdx.x / 32 % config.warps_down() * config.warp_m,
-          (int)threadIdx.x / 32 / config.warps_down() * config.warp_n, products);
+    if (config.copier_warps == 0 || !copies) {
+      const int i0 = (int)threadIdx.x / 32 % config.warps_down() * config.warp_m;
+      const int j0 = (int)threadIdx.x / 32 / config.warps_down() * config.warp_n;
+      if (!config.adapter.is_there() || step < steps) {
+        skinny_multiply<config, T>(ring + from * stage_bytes, i0, j0, products);
+      } else if constexpr (config.adapter.is_there()) {
+        skinny_add_second<config>(second, slots, row0, (step - steps) * of_stage,
+            min((step - steps + 1) * of_stage, pieces), ring + from * stage_bytes, i0, j0, products);
+      }
+    }
     into = into + 1 < stages ? into + 1 : 0;
     from = from + 1 < stages ? from + 1 : 0;
   }

@@ -14,6 +14,7 @@
  *   stages[stages]                a: slabs of tile_m rows of 128 bytes, then w: slabs of tile_n rows of 128 bytes
  *   full[stages], empty[stages]   barriers
  *   values[tile_m][row_values]    floats
+ *   slots                         of the tile's rows, where they have adapters
  * At the end products[tile_m][pitch] take the place of the stages.
  *
  * What waits for what: consumers wait for full[s], which a stage's bytes complete; the producer waits for empty[s],
@@ -21,10 +22,14 @@
  * this one: the first stages of them are under way while it ends; the rows, and all row values, wait for it. In a
  * cluster each block loads a part of the rows for all, so a stage is empty when all blocks have read it.
  *
+ * Second factors of adapters (gemm/adapter.cuh) come behind k in the same ring: stages of pieces, a box each. Warps add
+ * their products by mma, whose fragments are those of their accumulators, for the slots of their own 16 rows.
+ *
  * An instruction multiplies 64 rows. Rows past tile_m are whatever lies behind the rows in shared memory, and nothing
  * is stored of them.
  */
 #pragma once
+#include "gemm/adapter.cuh"
 #include "gemm/fewRows.cuh"
 #include "lib/cluster.cuh"
 #include "lib/copy.cuh"
@@ -43,6 +48,7 @@ struct SkinnyWgmmaConfig {
   int unit_n, row_values;
   /* Of the launch: threads of a block and bytes of its shared memory. */
   int threads, shared_bytes;
+  AdapterConfig adapter;
 
   /* From 160 columns on two warpgroups share a tile: each has half of the accumulators. */
   TW_CONSTEXPR int groups() const { return tile_n < 160 ? 1 : 2; }
@@ -71,8 +77,54 @@ struct SkinnyWgmmaConfig {
     return ring > products ? ring : products;
   }
   TW_CONSTEXPR int values_at() const { return barriers_at() + 2 * 8 * stages; }
-  TW_CONSTEXPR int end() const { return 1024 + values_at() + tile_m * row_values * 4; }
+  TW_CONSTEXPR int slots_at() const { return ceil_div(values_at() + tile_m * row_values * 4, 16) * 16; }
+  TW_CONSTEXPR int end() const {
+    return 1024 + (adapter.is_there() ? slots_at() + TILE_SLOTS_BYTES : values_at() + tile_m * row_values * 4);
+  }
 };
+
+/* Pieces of second factors that a stage holds. */
+template <SkinnyWgmmaConfig config> TW_CONSTEXPR int skinny_wgmma_pieces() {
+  if constexpr (config.adapter.is_there())
+    return config.stage_bytes() / SecondPieces<config.adapter, config.tile_n>::room;
+  else return 0;
+}
+
+/*
+ * Adds the products of a stage's pieces to a warp's accumulators: of 16 rows from `local` on, the lane's first, and of
+ * the columns from eight number `group0` of the tile on.
+ */
+template <SkinnyWgmmaConfig config, class T, int accumulators>
+TW_DEVICE void skinny_wgmma_add_second(const AdapterTile<T> &tile, const FewSlots &slots, int row0, int first, int end,
+    unsigned stage, int local, int group0, float (&acc)[accumulators]) {
+  using Pieces = SecondPieces<config.adapter, config.tile_n>;
+  constexpr AdapterConfig adapter = config.adapter;
+  const short own_low = slots.of[local], own_high = slots.of[local + 8];
+  for (int piece = first; piece < end; piece++, stage += Pieces::room) {
+    const int slot = slots.distinct[piece % slots.count], rank = piece / slots.count * Pieces::piece_k;
+    const bool low = own_low == slot, high = own_high == slot;
+    if (!__any_sync(ALL_LANES, low || high)) continue;
+    const ShrunkRows<T> rows = shrunk_rows<adapter>(tile, row0 + local, low, high);
+#pragma unroll
+    for (int s = 0; s < Pieces::steps; s++) {
+      unsigned x[adapter.matrices()][4];
+#pragma unroll
+      for (int m = 0; m < adapter.matrices(); m++) rows.load(rank + 16 * s + m * tile.other_part, x[m]);
+      add_second<adapter, config.tile_n, accumulators / 4>(stage, s, 8 * group0,
+          [&](int group, unsigned y0, unsigned y1) {
+            float d[4] = { acc[4 * group], acc[4 * group + 1], acc[4 * group + 2], acc[4 * group + 3] };
+            unsigned own[4];
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+              own[e] = adapter.matrices() == 2 && adapter.matrix_of(group0 + group) == 1 ? x[adapter.matrices() - 1][e]
+                  : x[0][e];
+            mma<T>(d, own, y0, y1);
+#pragma unroll
+            for (int e = 0; e < 4; e++) acc[4 * group + e] = d[e];
+          });
+    }
+  }
+}
 
 /*
  * The products of this block's tile, in shared memory, for all threads: the caller runs the epilogue, then
@@ -107,11 +159,20 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
   const int row0 = (int)blockIdx.x / all_columns * tile_m, across = (int)blockIdx.x % all_columns;
   int column0;
   const TensorMap *weight;
+  AdapterTile<Element> second;
+  const TensorMap *second_map = nullptr;
   visit_segment<tile_n>(across, [&](const auto &segment, int tile) {
     column0 = tile * tile_n;
     weight = segment.map;
+    if constexpr (config.adapter.is_there()) {
+      second = adapter_tile<config.adapter, Element>(segment, column0);
+      if constexpr (requires { segment.second_map; }) second_map = segment.second_map;
+    }
   }, segments...);
+  FewSlots &slots = *(FewSlots *)((unsigned char *)products + config.slots_at());
   const unsigned rank = cluster > 1 ? cluster_rank() : 0;
+
+  constexpr int of_stage = skinny_wgmma_pieces<config>();
 
   const auto load_rows = [&](unsigned stage, int block) {
 #pragma unroll
@@ -150,6 +211,9 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
     }
     prefetch_map(a);
   }
+  if constexpr (config.adapter.is_there()) {
+    if (warp == 0) find_slots(second.slots, row0, rows, tile_m, slots);
+  }
   if constexpr (cluster > 1) {
     /* No block loads rows for another before that one's barriers are there. */
     cluster_arrive_aligned();
@@ -169,6 +233,23 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
         load_rows(stage, block);
         load_weights(stage, block);
         if (++stage == stages) { stage = 0; phase ^= 1; }
+      }
+      if constexpr (config.adapter.is_there()) {
+        using Pieces = SecondPieces<config.adapter, tile_n>;
+        const int pieces = slots.count * Pieces::of_slot;
+        for (int first = 0, fill = k_blocks; first < pieces; first += of_stage, fill++) {
+          const int end = min(first + of_stage, pieces);
+          /* A stage that nobody has filled yet is empty. */
+          if (fill >= stages) empty[stage].wait(phase ^ 1);
+          full[stage].expect((end - first) * Pieces::bytes);
+          for (int piece = first; piece < end; piece++) {
+            const int slot = slots.distinct[piece % slots.count];
+            load_box(shared + stage * stage_bytes + (piece - first) * Pieces::room, second_map,
+                Pieces::row_columns > 1 ? 0 : piece / slots.count * Pieces::piece_k,
+                (slot * (int)(second.slot_elements / config.adapter.rank) + column0) / Pieces::row_columns, full[stage]);
+          }
+          if (++stage == stages) { stage = 0; phase ^= 1; }
+        }
       }
     }
     __syncwarp();
@@ -210,6 +291,25 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
     wgmma_wait<0>();
 #pragma unroll
     for (int i = 0; i < group_n / 2; i++) forget(acc[i]);
+    if constexpr (config.adapter.is_there()) {
+      const int pieces = slots.count * SecondPieces<config.adapter, tile_n>::of_slot;
+      const auto leave = [&](unsigned done) {
+        if constexpr (cluster == 1) {
+          if (lane == 0) empty[done].arrive();
+        } else {
+          if (lane < cluster) empty[done].arrive_at(lane);
+        }
+      };
+      if (pieces > 0) leave(before);
+      for (int first = 0; first < pieces; first += of_stage) {
+        full[stage].wait(phase);
+        skinny_wgmma_add_second<config>(second, slots, row0, first, min(first + of_stage, pieces),
+            shared + stage * stage_bytes, (warp & 3) * 16 + (lane >> 2), group * (group_n / 8), acc);
+        __syncwarp();
+        leave(stage);
+        if (++stage == stages) { stage = 0; phase ^= 1; }
+      }
+    }
     /* The products take the place of the ring, which all of these warps have read. */
     named_sync<32 * config.consumer_warps()>(1);
 #pragma unroll

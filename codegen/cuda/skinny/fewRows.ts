@@ -12,6 +12,7 @@ import {
 } from '../../../ir/cuda.js';
 import { groupWidth } from '../../../ir/groupSums.js';
 import type { ContractionKernel, LogProbKernel } from '../../../ir/kernel.js';
+import { adaptedSegment } from '../text/adapters.js';
 import { groupValues, type RowPrologue, segmentsOf } from '../text/contraction.js';
 import { fragmentEpilogue } from '../text/fragment.js';
 import { type Functor, functorOf } from '../text/functor.js';
@@ -39,6 +40,8 @@ export interface FewRowsCall {
   readonly a: string;
   /** C expressions of the weights' tensor maps; absent: weights are read by pointers. */
   readonly weightMaps?: readonly string[];
+  /** The same of second factors of adapters, for each segment that has one. */
+  readonly secondMaps?: readonly string[];
   /** Column tiles, and warps of a block that end rows; some may have left it (the call's result is then negative). */
   readonly across: number;
   readonly warps: number;
@@ -59,13 +62,18 @@ export function fewRowsText(call: FewRowsCall): FewRowsText {
   const row = prologueFunctor(prologue, operands);
   const names = segments.map((segment) => segmentName(segment, operands, segments.length === 1));
   const functors = segments.map((_, i) => epilogueOf(kernel, i, operands, prologue, tn, names[i]!, isMapped));
+  const seconds = [...(call.secondMaps ?? [])];
   const line = callText(call.callee, [
     kernel.rows,
     call.a,
     row.instance,
-    ...functors.map(({ instance }, i) =>
-      weightMaps === undefined ? instance : `Mapped<${names[i]!}>{ ${instance}, ${weightMaps[i]!} }`,
-    ),
+    ...functors.map((functor, i) => {
+      const segment = segments[i]!;
+      const { type, instance } = adaptedSegment(kernel, segment, operands, { ...functor, type: names[i]! });
+      if (weightMaps === undefined) return instance;
+      const mapped = `Mapped<${type}>{ ${instance}, ${weightMaps[i]!} }`;
+      return segment.adapter === undefined ? mapped : `MappedSecond<${type}>{ ${mapped}, ${seconds.shift()!} }`;
+    }),
   ]);
   const leaves = call.hasCopiers === true ? '  if (row0 < 0) return;\n' : '';
   return {

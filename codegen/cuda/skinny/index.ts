@@ -6,6 +6,7 @@
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { ContractionKernel } from '../../../ir/kernel.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
+import { adapterBytes, adapterField, secondMapsOf } from '../text/adapters.js';
 import { finishesRows, rowProgramsOf, rowPrologue, segmentsOf } from '../text/contraction.js';
 import { type CudaOperands, type EmittedCuda, kernelHead } from '../text/operands.js';
 import { aboutKernel, type ConfigFields, unitText } from '../text/unit.js';
@@ -33,6 +34,7 @@ interface SkinnyConfig extends ConfigFields {
   readonly rowValues: number;
   readonly threads: number;
   readonly sharedBytes: number;
+  readonly adapter?: ConfigFields;
 }
 
 /** Prints `kernel` under a legal skinny schedule. No kernel of a plan may write weights. */
@@ -52,7 +54,8 @@ export function emitSkinny(
   const { total } = columnTiles(segments, tn);
   const threads = 32 * (warps + copierWarps);
   const rowValues = prologue.scalars.length;
-  const sharedBytes = skinnySharedBytes(schedule, rowValues);
+  const ownBytes = skinnySharedBytes(schedule, rowValues);
+  const sharedBytes = ownBytes + adapterBytes(kernel, ownBytes);
   const config: SkinnyConfig = {
     k: kernel.k,
     aStride: a.stride,
@@ -67,6 +70,7 @@ export function emitSkinny(
     rowValues,
     threads,
     sharedBytes,
+    ...adapterField(kernel, operands),
   };
   const hasGroups = needsGroups(segments);
   const { functors, body } =
@@ -114,6 +118,7 @@ interface SkinnyWgmmaConfig extends ConfigFields {
   readonly rowValues: number;
   readonly threads: number;
   readonly sharedBytes: number;
+  readonly adapter?: ConfigFields;
 }
 
 /** Prints `kernel` under a legal skinnyWgmma schedule. No kernel of a plan may write weights. */
@@ -131,12 +136,16 @@ export function emitSkinnyWgmma(
   const layout = skinnyWgmmaLayout(schedule, type, rowValues);
   const { total } = columnTiles(segments, tn);
   const threads = 32 * layout.warps;
-  const tensorMaps = tensorMapsOf({
-    kernel,
-    segments,
-    operands,
-    options: { tm, cluster: 1, remainderTn: 0, boxRows: tn, sharers: cluster },
-  });
+  const tensorMaps = [
+    ...tensorMapsOf({
+      kernel,
+      segments,
+      operands,
+      options: { tm, cluster: 1, remainderTn: 0, boxRows: tn, sharers: cluster },
+    }),
+    ...secondMapsOf(kernel, operands, tn),
+  ];
+  const sharedBytes = layout.sharedBytes + adapterBytes(kernel, layout.sharedBytes);
   const config: SkinnyWgmmaConfig = {
     tileM: tm,
     tileN: tn,
@@ -148,14 +157,16 @@ export function emitSkinnyWgmma(
     unitN: skinnyStep(segments),
     rowValues,
     threads,
-    sharedBytes: layout.sharedBytes,
+    sharedBytes,
+    ...adapterField(kernel, operands),
   };
-  const [a, ...weightMaps] = mapsOf(operands, tensorMaps);
+  const [a, ...maps] = mapsOf(operands, tensorMaps);
+  const [weightMaps, secondMaps] = [maps.slice(0, segments.length), maps.slice(segments.length)];
   const { functors, body } =
     kernel.anchor === 'gemm'
       ? fewRowsText({
           ...{ kernel, operands, prologue, schedule, across: total, warps: layout.warps },
-          ...{ callee: `skinny_wgmma_gemm<config, ${type}>`, a: a!, weightMaps },
+          ...{ callee: `skinny_wgmma_gemm<config, ${type}>`, a: a!, weightMaps, secondMaps },
         })
       : fewRowsHead(kernel, operands, prologue, {
           ...{ callee: `skinny_wgmma_head<config, ${type}>`, a: a!, weightMaps },
@@ -179,6 +190,6 @@ export function emitSkinnyWgmma(
     }),
     tensorMaps,
     waitsForPredecessor: true,
-    launch: launchOfTiles(kernel, { tm, threads, sharedBytes: layout.sharedBytes, columnTiles: total, cluster }),
+    launch: launchOfTiles(kernel, { tm, threads, sharedBytes, columnTiles: total, cluster }),
   };
 }

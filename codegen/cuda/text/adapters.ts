@@ -1,6 +1,8 @@
 /** What units say of the adapters of a contraction's rows, as gemm/adapter.cuh describes it. */
+import type { TensorMapDecl } from '../../../ir/cuda.js';
 import type { ContractionKernel, Segment } from '../../../ir/kernel.js';
-import { type CudaOperands, ELEMENT_TYPES, matricesOf } from './operands.js';
+import { roundUp } from '../../../ir/types.js';
+import { type CudaOperands, ELEMENT_TYPES, matricesOf, physicalColumns } from './operands.js';
 import type { ConfigFields } from './unit.js';
 
 const adapterOf = (kernel: ContractionKernel) => (kernel.anchor === 'gemm' ? kernel.adapter : undefined);
@@ -52,4 +54,42 @@ export function adaptedSegment(
   const part = `${operands.nameOf(shrunk!)}${at === 0 ? '' : ` + ${at}`}`;
   const fields = [functor.instance, operands.nameOf(slots!), part, operands.nameOf(second!)];
   return { type, instance: `${type}{ ${fields.join(', ')} }` };
+}
+
+// Second factors in kernels of few rows: TileSlots and SecondPieces of gemm/adapter.cuh.
+
+const SLOTS_BYTES = 272;
+
+/** Bytes that the slots of a tile's rows add to a block's shared memory: few enough for what a block has besides. */
+export const adapterBytes = (kernel: ContractionKernel, bytes: number): number =>
+  hasAdapters(kernel) ? roundUp(bytes, 16) - bytes + SLOTS_BYTES : 0;
+
+/** Elements of a row of a box. */
+const ROW = 64;
+const STEP = 16;
+
+/** The tensor maps of segments' second factors, of all slots, for tiles of `tn` columns. */
+export function secondMapsOf(kernel: ContractionKernel, operands: CudaOperands, tn: number): TensorMapDecl[] {
+  const rows = adapterOf(kernel);
+  if (kernel.anchor !== 'gemm' || rows === undefined) return [];
+  const { rank, slots } = rows;
+  const perRow = rank === 16 || rank === 32 ? ROW / rank : 1;
+  const isRows = perRow > 1 || rank % ROW === 0;
+  return kernel.segments.flatMap(({ adapter, columns, pairing }): TensorMapDecl[] => {
+    if (adapter === undefined) return [];
+    const { index, dtype } = operands.weight(adapter.weight);
+    if (dtype !== 'bf16' && dtype !== 'f16') throw new Error(`second factors of ${dtype} have no tensor map`);
+    return [
+      {
+        parameter: index,
+        dtype,
+        rows: (slots * physicalColumns(columns, pairing)) / perRow,
+        columns: perRow > 1 ? ROW : rank,
+        stride: perRow > 1 ? ROW : rank,
+        boxRows: tn / perRow,
+        boxColumns: isRows ? ROW : STEP,
+        swizzle: isRows ? 128 : 0,
+      },
+    ];
+  });
 }
