@@ -177,7 +177,8 @@ function fewRows(
   if (dtype === undefined) return `tensor cores read operands of ${WGMMA_TYPES.join(', ')}, ${kernel.a} is ${a}`;
   if (dtype === 'e4m3' && s.skeleton === 'skinny') return WARPGROUPS_ONLY;
   if (kernel.k < 2) return 'tensor maps need rows of more than one element';
-  const reason = archProblem(facts.arch, isLogProb) ?? adapterProblem(kernel) ?? problem(segmentsOf(kernel), s, isLogProb, dtype);
+  const reason =
+    archProblem(facts.arch, isLogProb) ?? adapterProblem(kernel) ?? problem(segmentsOf(kernel), s, isLogProb, dtype);
   if (reason !== undefined) return reason;
   const bytes = sharedBytes(s, rowValuesOf(kernel, module), dtype);
   return bytes + STATIC_SHARED <= facts.sharedBytesPerBlock

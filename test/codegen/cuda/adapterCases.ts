@@ -143,6 +143,10 @@ export const emulateBase = (
 export const arrangeAdapters = (own: AdapterCase, rows: RowsOfAdapters, { shrink, gemm }: AdapterSchedules): Arranged =>
   arrangeModule(own.module, { ...valuesOf(own, rows), schedules: [shrinkSchedule(shrink), gemm] });
 
+/** The product without adapters, of the same rows. */
+export const arrangeBase = (own: AdapterCase, rows: RowsOfAdapters, schedule: CudaGemmSchedule): Arranged =>
+  arrangeModule(own.base.module, { ...valuesOf(own, rows), schedules: [schedule] });
+
 /** Both in float64, rounded where kernels round. */
 export function interpretAdapters(own: AdapterCase, rows: RowsOfAdapters): ReadonlyMap<string, Float64Array> {
   const { sizes, inputs, tensors, slots } = valuesOf(own, rows);

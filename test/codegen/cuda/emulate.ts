@@ -198,7 +198,10 @@ export function packSlots(decl: WeightDecl, given: Float64Array | undefined): Bu
   const packed = Array.from({ length: count }, (_, slot) =>
     packForGpu(one, logical.subarray(slot * elements, (slot + 1) * elements)),
   );
-  const bytes = aligned(packed.reduce((sum, { length }) => sum + length, 0), 0);
+  const bytes = aligned(
+    packed.reduce((sum, { length }) => sum + length, 0),
+    0,
+  );
   packed.reduce((at, each) => at + (bytes.set(each, at), each.length), 0);
   return bytes;
 }

@@ -59,7 +59,12 @@ describe('rows of adapters', () => {
     const base = outputsOf(own, emulateBase(own, all, schedules[0]), count);
     let changed = 0;
     for (const [name, rows] of got) {
-      const most = Math.max(...expected.get(name)!.flatMap((row) => [...row]).map(Math.abs));
+      const most = Math.max(
+        ...expected
+          .get(name)!
+          .flatMap((row) => [...row])
+          .map(Math.abs),
+      );
       rows.forEach((row, i) => {
         if (name !== 'nextTail')
           row.forEach((x, at) => expect(Math.abs(x - expected.get(name)![i]![at]!)).toBeLessThanOrEqual(most / 64));

@@ -1,0 +1,188 @@
+/**
+ * `node dist/test/gpu/adapterBench.js [RANK]`: what adapters cost the contractions of a layer of about 8B weights, with
+ * the schedules that a plan would choose. For each number of rows: the layer without adapters; with room for them and
+ * none in use; all rows with one; rows with as many as there are. Shares are of what the bytes alone would take.
+ */
+import { defaultCudaSchedule, emitCudaKernel } from '../../codegen/cuda/index.js';
+import type { Kernel, KernelModule } from '../../ir/kernel.js';
+import { packedBytes, physicalToLogical, slotBytes } from '../../ir/packing.js';
+import { rowStride } from '../../ir/plan.js';
+import { scoringBucket } from '../../ir/scoring.js';
+import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
+import { loadCudaAddon } from '../../runtime/cuda/addon.js';
+import { bindKernel } from '../../runtime/cuda/bindProgram.js';
+import { compileCubins } from '../../runtime/cuda/compiler.js';
+import type { CudaMemory } from '../../runtime/cuda/native.js';
+import { type AdapterCase, adapterCase } from '../codegen/cuda/adapterCases.js';
+import { deviceHere } from './device.js';
+
+const SHAPE = { hidden: 4096, inter: 14_336, headDim: 128 } as const;
+const SLOTS = 64;
+const SIZES: readonly number[] = [1, 8, 64, 1024, 8192];
+const CAPACITY = { T: 8192, R: 8192 };
+const WHICH = ['qkv', 'o', 'gateUp', 'down'] as const;
+
+const { arch, skip } = await deviceHere();
+if (typeof skip === 'string' || typeof arch !== 'string') throw new Error(String(skip));
+
+const rank = Number(process.argv[2] ?? 16);
+const cuda = loadCudaAddon();
+const device = new cuda.Device(0);
+const { sharedBytesPerBlock, multiprocessors, name } = device.info;
+const facts = { arch, sharedBytesPerBlock, multiprocessors };
+console.log(`${name}, rank ${rank}, ${SLOTS} slots`);
+
+/** Numbers of bf16 around 1/64, the same words again and again. */
+const noise = Uint16Array.from(
+  { length: 8 << 20 },
+  () => 0x3c00 + Math.floor(Math.random() * 256) + (Math.random() < 0.5 ? 0x8000 : 0),
+);
+const floats = Float32Array.from({ length: 1 << 20 }, () => Math.random() / 64);
+
+interface Prepared {
+  readonly own: AdapterCase;
+  readonly memories: ReadonlyMap<string, CudaMemory>;
+}
+
+const bytesOf = (module: KernelModule, each: string): number => {
+  const weight = module.weights.find((w) => w.name === each);
+  if (weight !== undefined) return packedBytes(weight, physicalToLogical(weight).length);
+  const buffer = module.buffers.find((b) => b.name === each)!;
+  const rows = buffer.space === 'weight' ? Number(buffer.rows) : roundUp(CAPACITY.T, 64);
+  return rows * rowStride(buffer, CAPACITY, DTYPE_BYTES[buffer.dtype]) * DTYPE_BYTES[buffer.dtype];
+};
+
+function prepare(which: (typeof WHICH)[number]): Prepared {
+  const own = adapterCase(which, SHAPE, { slots: SLOTS, rank });
+  const memories = new Map<string, CudaMemory>();
+  for (const { name: each, ...decl } of [...own.module.weights, ...own.module.buffers]) {
+    const bytes = bytesOf(own.module, each);
+    const memory = new cuda.Memory(device, roundUp(bytes, 256));
+    const type = 'format' in decl ? decl.format : decl.dtype;
+    const words = type === 'f32' ? floats : noise;
+    for (let at = 0; at < bytes; at += words.byteLength)
+      memory.write(at, new Uint8Array(words.buffer, 0, Math.min(words.byteLength, bytes - at)));
+    memories.set(each, memory);
+  }
+  return { own, memories };
+}
+
+const cases = WHICH.map(prepare);
+
+for (const rows of SIZES) {
+  const bucket = scoringBucket({ tokens: rows, rows, longest: rows });
+  const emit = (kernel: Kernel, module: KernelModule) =>
+    emitCudaKernel(kernel, module, defaultCudaSchedule(kernel, module, facts, bucket), CAPACITY);
+  let list;
+  try {
+    list = cases.map(({ own, memories }) => ({
+      own,
+      memories,
+      base: [emit(own.base.kernel, own.base.module)],
+      with: [own.shrink, own.kernel].map((kernel) => emit(kernel, own.module)),
+    }));
+  } catch (error) {
+    console.log(`${rows} rows: ${error instanceof Error ? error.message : String(error)}`);
+    continue;
+  }
+  const texts = list.flatMap((each) => [...each.base, ...each.with]);
+  const { cubins } = await compileCubins(
+    [...new Map(texts.map((text) => [text.symbol, text])).values()].map(({ symbol, source, headers }) => ({
+      symbol,
+      source,
+      headers,
+    })),
+    { arch },
+  );
+  const modules = new Map([...cubins].map(([symbol, cubin]) => [symbol, new cuda.Module(device, cubin)]));
+  const slots: { memory: CudaMemory; offset: number; bytes: number }[] = [];
+  const launches: ReturnType<typeof bindKernel>[] = [];
+  const numbers = list.map(({ own, memories, base, with: adapted }) => {
+    const from = slots.length;
+    const names = [...memories.keys()];
+    for (const each of names) slots.push({ memory: memories.get(each)!, offset: 0, bytes: bytesOf(own.module, each) });
+    const add = (text: (typeof base)[number]): number =>
+      launches.push(bindKernel(text.symbol, text, modules.get(text.symbol)!, (each) => from + names.indexOf(each))) - 1;
+    return { base: base.map(add), with: adapted.map(add) };
+  });
+  const program = new cuda.Program({
+    device,
+    extents: [
+      { name: 'T', most: CAPACITY.T },
+      { name: 'R', most: CAPACITY.R },
+    ],
+    inputs: [],
+    outputs: [],
+    slots,
+    launches,
+  });
+  const time = async (which: readonly number[]): Promise<number> => {
+    const rounds = rows > 512 ? 4 : 16;
+    const request = { extents: [rows, rows], launches: which, warmup: 3, repeats: 9, perSample: which.length * rounds };
+    const samples = [...(await program.time(request))].sort((a, b) => a - b);
+    return (1000 * samples[4]!) / rounds;
+  };
+  const use = (slotOf: (row: number) => number): void => {
+    for (const { memories } of list)
+      memories.get('adapter')!.write(
+        0,
+        Int32Array.from({ length: CAPACITY.T }, (_, row) => slotOf(row)),
+      );
+  };
+  const many = Math.min(rows, SLOTS);
+  const states: readonly (readonly [string, number, (row: number) => number])[] = [
+    ['none', 0, () => -1],
+    ['one', 1, () => 5],
+    // Neighbours of a sequence have one adapter, as a prompt's tokens do.
+    [`${many}`, many, (row) => Math.floor((row * many) / rows)],
+  ];
+  console.log(`\n${rows} rows            without   ${states.map(([label]) => label.padEnd(28)).join('')}`);
+  const lines = [
+    ...list.map(({ own }, i) => ({ label: own.kernel.name, ...numbers[i]!, cases: [list[i]!] })),
+    {
+      label: 'all',
+      base: numbers.flatMap((each) => each.base),
+      with: numbers.flatMap((each) => each.with),
+      cases: list,
+    },
+  ];
+  for (const line of lines) {
+    const weightBytes = line.cases.reduce(
+      (sum, { own }) =>
+        sum + own.base.module.weights.reduce((all, w) => all + packedBytes(w, physicalToLogical(w).length), 0),
+      0,
+    );
+    const perAdapter = line.cases.reduce(
+      (sum, { own }) =>
+        sum +
+        own.module.weights
+          .filter((w) => w.slots !== undefined)
+          .reduce((all, w) => all + slotBytes(w, physicalToLogical(w).length), 0),
+      0,
+    );
+    const base = await time(line.base);
+    const cells: string[] = [];
+    for (const [, distinct, slotOf] of states) {
+      use(slotOf);
+      const us = await time(line.with);
+      const floor = 1 + (distinct * perAdapter) / weightBytes;
+      cells.push(
+        `${us.toFixed(1)} µs ${(100 * (us / base - 1)).toFixed(1)} % (${(100 * (floor - 1)).toFixed(1)} %)`.padEnd(28),
+      );
+    }
+    const rate = (weightBytes / base / 1000).toFixed(0);
+    console.log(
+      `${line.label.padEnd(10)} ${base.toFixed(1).padStart(8)} µs ${rate.padStart(5)} GB/s  ${cells.join('')}`,
+    );
+  }
+  // Alone: what shrink kernels take.
+  for (const [label, , slotOf] of states) {
+    use(slotOf);
+    const each: string[] = [];
+    for (const [i, { with: adapted }] of numbers.entries())
+      each.push(`${list[i]!.own.kernel.name} ${(await time([adapted[0]!])).toFixed(1)} µs`);
+    console.log(`shrink alone, ${label}: ${each.join(', ')}`);
+  }
+  program.release();
+  for (const module of modules.values()) module.release();
+}

@@ -1,0 +1,133 @@
+/**
+ * Rows of adapters on a real device: every skeleton that adds second factors gives the same bits, rows without adapter
+ * have those of a kernel without adapters, and a row has the same in any company. The first factor has the same bits in
+ * every tile. Against float64 too.
+ */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { emitCudaKernel, isLegalCuda } from '../../codegen/cuda/index.js';
+import { type CudaGemmSchedule, type CudaKernelText, SHRINK_ROWS } from '../../ir/cuda.js';
+import {
+  type AdapterCase,
+  adapterCase,
+  arrangeAdapters,
+  arrangeBase,
+  interpretAdapters,
+  type RowsOfAdapters,
+} from '../codegen/cuda/adapterCases.js';
+import type { Arranged } from '../codegen/cuda/emulate.js';
+import { deviceHere } from './device.js';
+import { Launcher } from './launcher.js';
+
+const { arch, skip } = await deviceHere();
+
+const GEMM = { kind: 'gemm', cluster: 1, raster: 1, mode: 'cooperative' } as const;
+const tile = (
+  skeleton: CudaGemmSchedule['skeleton'],
+  tm: number,
+  tn: number,
+  tk: number,
+  stages: number,
+  more: Partial<CudaGemmSchedule> = {},
+): CudaGemmSchedule => ({ ...GEMM, skeleton, tm, tn, tk, stages, ...more });
+
+const SCHEDULES: readonly CudaGemmSchedule[] = [
+  tile('skinny', 8, 64, 64, 6),
+  tile('skinny', 64, 64, 128, 3),
+  tile('skinnyWgmma', 16, 64, 64, 5),
+  tile('skinnyWgmma', 64, 192, 64, 4),
+  tile('skinnyWgmma', 32, 64, 128, 3, { cluster: 2 }),
+  tile('mma', 32, 64, 32, 3),
+  tile('wgmma', 128, 128, 64, 4),
+];
+
+const SHAPE = { hidden: 1024, inter: 1408, headDim: 64 } as const;
+/** 70 rows: two tiles of 64, with base rows and every slot among them. */
+const MIXED = Array.from({ length: 70 }, (_, i) => (i % 7 === 3 ? -1 : (i * 5) % 24));
+
+describe('rows of adapters', { skip }, () => {
+  for (const [which, rank] of [
+    ['qkv', 16],
+    ['gateUp', 16],
+    ['o', 64],
+    ['down', 32],
+    ['gateUp', 64],
+    ['down', 48],
+  ] as const)
+    it(`${which} of rank ${rank}`, async () => {
+      assert(typeof arch === 'string');
+      const launcher = new Launcher(arch);
+      const own = adapterCase(which, SHAPE, { slots: 24, rank });
+      const legal = SCHEDULES.filter((each) => isLegalCuda(own.kernel, own.module, each, launcher.facts) === true);
+      console.log(`${which} of rank ${rank}: ${legal.map(({ skeleton, tm }) => `${skeleton} ${tm}`).join(', ')}`);
+      assert(legal.length >= 2, 'few skeletons take adapters');
+      const all: RowsOfAdapters = { slots: MIXED };
+      const chosen = [64, 1, 3, 40];
+      const few: RowsOfAdapters = { slots: chosen.map((row) => MIXED[row]!), rows: chosen };
+      const arranged = legal.map((gemm) => ({ gemm, at: arrangeAdapters(own, all, { gemm }) }));
+      const apart = arrangeAdapters(own, few, { gemm: legal[0]! });
+      const base = arrangeBase(own, all, legal[0]!);
+      const shrinks = SHRINK_ROWS.map((rows) =>
+        emitCudaKernel(own.shrink, own.module, { kind: 'loop', threads: 256, rows }, { T: 128, R: 128 }),
+      );
+      await launcher.load([...arranged.flatMap(({ at }) => at.emitted), ...apart.emitted, ...base.emitted, ...shrinks]);
+      const run = async ({ emitted, memory, capacity, values }: Arranged, rows: number, texts = emitted) => {
+        for (const text of texts) await launcher.launch(text, memory, { T: rows, R: 1 }, capacity);
+        return values();
+      };
+
+      const first = await run(arranged[0]!.at, MIXED.length);
+      const shrunk = rowsOf(first.get(own.shrink.out)!, MIXED.length);
+      for (const [i, text] of shrinks.entries()) {
+        const at = arrangeAdapters(own, all, { gemm: legal[0]! });
+        const got = rowsOf((await run(at, MIXED.length, [text as CudaKernelText])).get(own.shrink.out)!, MIXED.length);
+        MIXED.forEach((slot, row) => {
+          if (slot >= 0) same(got[row]!, shrunk[row]!, `what is shrunk of row ${row} in tiles of ${SHRINK_ROWS[i]}`);
+        });
+      }
+      const got = outputsOf(own, first, MIXED.length);
+      for (const { gemm, at } of arranged.slice(1))
+        for (const [name, rows] of outputsOf(own, await run(at, MIXED.length), MIXED.length))
+          rows.forEach((row, i) => same(row, got.get(name)![i]!, `${name} of row ${i} by ${gemm.skeleton} ${gemm.tm}`));
+      for (const [name, rows] of outputsOf(own, await run(apart, chosen.length), chosen.length))
+        rows.forEach((row, i) => same(row, got.get(name)![chosen[i]!]!, `${name} of row ${chosen[i]}, apart`));
+      const without = outputsOf(own, await run(base, MIXED.length), MIXED.length);
+      const expected = outputsOf(own, interpretAdapters(own, all), MIXED.length);
+      let changed = 0;
+      for (const [name, rows] of got) {
+        const most = expected.get(name)!.reduce((a, row) => row.reduce((x, y) => Math.max(x, Math.abs(y)), a), 0);
+        rows.forEach((row, i) => {
+          if (MIXED[i]! < 0) same(row, without.get(name)![i]!, `${name} of base row ${i}`);
+          else if (row.some((x, at) => x !== without.get(name)![i]![at])) changed++;
+          if (name === 'nextTail') return;
+          row.forEach((x, at) => {
+            const wanted = expected.get(name)![i]![at]!;
+            assert(Math.abs(x - wanted) <= most / 64, `${name}[${i}, ${at}] is ${x}, not ${wanted}`);
+          });
+        });
+      }
+      assert(changed > 0, 'adapters change nothing');
+      launcher.release();
+    });
+});
+
+const rowsOf = (all: Float64Array, rows: number): Float64Array[] => {
+  const width = all.length / rows;
+  return Array.from({ length: rows }, (_, row) => all.subarray(row * width, (row + 1) * width));
+};
+
+/** What the kernel writes, a row at a time. */
+const outputsOf = (
+  { kernel }: AdapterCase,
+  values: ReadonlyMap<string, Float64Array>,
+  rows: number,
+): Map<string, Float64Array[]> =>
+  new Map(
+    kernel.segments.flatMap(({ outputs }) =>
+      outputs.map(({ buffer }) => [buffer, rowsOf(values.get(buffer)!, rows)] as const),
+    ),
+  );
+
+function same(got: Float64Array, expected: Float64Array, what: string): void {
+  got.forEach((x, i) => assert(Object.is(x, expected[i]), `${what}: column ${i} is ${x}, not ${expected[i]}`));
+}
