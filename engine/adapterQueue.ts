@@ -74,6 +74,13 @@ export class AdapterQueue {
     return this.slots.isLoading;
   }
 
+  /** Sequences that wait for what is being loaded at the moment. */
+  get loadedFor(): readonly Sequence[] {
+    return this.slots.all.flatMap(({ state, adapter }) =>
+      state === 'loading' ? [...(this.parked.get(adapter!.hash)?.queue ?? [])] : [],
+    );
+  }
+
   /** Sequences that wait for a slot. */
   get length(): number {
     let count = 0;

@@ -256,7 +256,7 @@ export class Generator implements TaskOwner {
       let follows: StepTiming['follows'] = 'nothing';
       for (;;) {
         const { lostLoad } = this;
-        if (lostLoad !== undefined && flights.length === 0) await this.recover(lostLoad.sequences, lostLoad.error);
+        if (lostLoad !== undefined && flights.length === 0) await this.recover([], lostLoad.error);
         while (flights.length === 0 || this.mayLookAhead(flights)) {
           const masks = this.guided.wait(this.times.lastMs);
           if (masks !== undefined) await masks;
@@ -464,11 +464,12 @@ export class Generator implements TaskOwner {
   }
 
   /**
-   * The device is gone, and what it knew. Others take the tasks over, or they wait for the next device. `asked`: what
-   * it was computing, if it was asked.
+   * The device is gone, and what it knew. Others take the tasks over, or they wait for the next device. `computed`: what
+   * it computed, if it was asked.
    */
-  private async recover(asked: readonly Sequence[], error: StateLost): Promise<void> {
+  private async recover(computed: readonly Sequence[], error: StateLost): Promise<void> {
     this.isReady = false;
+    const asked = [...computed, ...this.scheduler.adapters.loadedFor, ...(this.lostLoad?.sequences ?? [])];
     this.lostLoad = undefined;
     this.scheduler.reset();
     for (const task of this.stopping) this.stopNow(task);

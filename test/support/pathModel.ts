@@ -10,6 +10,7 @@ import { PAGE_TOKENS } from '../../engine/pages.js';
 import { isAllowed } from '../../ir/filters.js';
 import { maskWords } from '../../ir/sampleInputs.js';
 import { type Inputs, type Kept, mix, type RightToken } from './pathDigest.js';
+import { type PathAdapterOptions, PathAdapters } from './pathAdapters.js';
 import { type PathDraftOptions, PathDrafts } from './pathDrafts.js';
 
 export { mix };
@@ -31,6 +32,8 @@ export interface PathModelOptions {
   readonly failsOneIn?: number;
   /** Turns of the event loop that a step takes. Default: one. */
   readonly turns?: () => number;
+  /** Slots for adapters of requests. Default: none. */
+  readonly adapters?: PathAdapterOptions;
   /** Its function `draft`. Default: none. */
   readonly draft?: PathDraftOptions;
 }
@@ -44,6 +47,8 @@ export function randomNumbers(seed: number): () => number {
 export interface PathModel extends DeviceModel {
   /** Of all steps: new tokens, rows that were copied, and the most filtered rows of one. */
   readonly totals: { steps: number; tokens: number; copied: number; filtered: number };
+  /** What its slots were asked to load. */
+  readonly slots: PathAdapters | undefined;
   /** Of all calls of its function `draft`. */
   readonly drafted: PathDrafts['totals'];
   table(): SequenceTable;
@@ -60,6 +65,7 @@ export function pathModel({
   seed = 0,
   failsOneIn = Infinity,
   turns = () => 1,
+  adapters,
   draft,
 }: PathModelOptions = {}): PathModel {
   const pages = Math.floor(cacheTokens / PAGE_TOKENS);
@@ -72,8 +78,10 @@ export function pathModel({
       ? mix(digest, 1) % vocab
       : mix(digest, keyLow[r]!, keyHigh[r]!, Math.round(1e4 * inverseTemperature[r]!)) % vocab;
   const drafts = new PathDrafts({ vocab, seed, rightToken }, draft);
+  const slots = adapters && new PathAdapters(adapters, { isLost: () => isLost, lose: () => (isLost = true) });
   const begin = () =>
     new SequenceTable({
+      adapters: slots && { slots: slots.count, slot: -1, inputs: ['adapter', 'rowAdapter'] },
       ...{ pages: mapped, keys: all.keys, maxLength, keptRows: all.keptRows, filters: true },
       draft: draft && { keptRows: drafts.limits.rows, takesFeatures: drafts.ahead === 1 },
     });
@@ -82,12 +90,12 @@ export function pathModel({
   const totals = { steps: 0, tokens: 0, copied: 0, filtered: 0 };
 
   /** The digest behind each new token. */
-  const write = ({ tokens, isFed, feed, position, slot, begin: firsts, key }: StepInputs): Kept[] => {
+  const write = ({ tokens, isFed, feed, position, slot, begin: firsts, key, adapter }: StepInputs): Kept[] => {
     const made: Kept[] = [];
     tokens.forEach((given, t) => {
       const token = isFed?.[t] === 1 ? drawn.get(feed![t]!)! : given;
       if (!(token >= 0 && token < vocab)) throw new Error(`token ${token}`);
-      let digest = seed;
+      let digest = slots?.begin(seed, adapter![t]!) ?? seed;
       for (let k = 0; k < position[t]!; k++) {
         const kept = rows[key[firsts[t]! + k]!];
         if (kept === undefined) throw new Error(`token ${t} sees a key that was never written`);
@@ -167,6 +175,8 @@ export function pathModel({
 
   return {
     totals,
+    slots,
+    adapters: slots,
     drafted: drafts.totals,
     draft: draft && drafts,
     limits: all,
@@ -179,6 +189,7 @@ export function pathModel({
       const { isDraft } = message;
       const step = isDraft ? drafts.count(inputs) : totals.steps++;
       if (!isDraft) totals.tokens += inputs.tokens.length;
+      slots?.send(message);
       const answer = last.then(async () => {
         for (let left = turns(); left > 0; left--) await new Promise((resolve) => setImmediate(resolve));
         isLost ||= isDraft ? drafts.isLostAt(step) : lostAt.has(step);
@@ -193,6 +204,10 @@ export function pathModel({
         });
         return compute(inputs);
       });
+      void answer.then(
+        () => slots?.done(message),
+        () => slots?.done(message),
+      );
       last = answer.catch(() => undefined);
       return answer;
     },
@@ -207,6 +222,7 @@ export function pathModel({
       [mapped, isLost] = [pages, false];
       [table, rows, drawn] = [begin(), [], new Map()];
       drafts.cut(0);
+      slots?.clear();
       return Promise.resolve();
     },
     isLost: () => isLost,
