@@ -54,7 +54,8 @@ export interface EngineProgress {
 interface Entry {
   readonly replicas: Replicas;
   readonly model: EngineModel;
-  readonly requests: Set<RequestHandle>;
+  /** Those in work, and the hashes of their adapters. */
+  readonly requests: Map<RequestHandle, string | undefined>;
   /** Called whenever a request has ended. */
   readonly waiters: Set<() => void>;
   /** Settles when it is closed, once it takes no more requests. */
@@ -96,7 +97,7 @@ export class Engine {
       );
     const { vocabSize, drafts } = model;
     const replicas = new Replicas(model.replicas, { name, vocabSize, drafts });
-    this.models.set(name, { replicas, model, requests: new Set(), waiters: new Set(), leaving: undefined });
+    this.models.set(name, { replicas, model, requests: new Map(), waiters: new Set(), leaving: undefined });
     for (const each of model.later ?? [])
       void each
         .then((replica) => this.models.get(name)?.replicas === replicas && replicas.add(replica))
@@ -120,6 +121,17 @@ export class Engine {
     await this.leave(name, entry);
   }
 
+  /**
+   * Nobody will ask a model for the adapter of this hash any more. Waits for requests to it that are in work; its slots
+   * are then the first that others get. It may be asked for again, and is then loaded again.
+   */
+  async unloadAdapter(hash: string, model?: string): Promise<void> {
+    const { requests, waiters, replicas } = this.entryOf('unloadAdapter', model);
+    const own = [...requests].flatMap(([request, each]) => (each === hash ? [request] : []));
+    while (own.some((request) => requests.has(request))) await new Promise<void>((resolve) => waiters.add(resolve));
+    replicas.unloadAdapter(hash);
+  }
+
   private leave(name: string, entry: Entry): Promise<void> {
     const { requests, waiters, replicas, model } = entry;
     const leave = async (): Promise<void> => {
@@ -135,7 +147,7 @@ export class Engine {
   /** Cancels all requests, and closes all models. */
   async close(): Promise<void> {
     this.isClosed = true;
-    for (const { requests } of this.models.values()) for (const request of requests) request.cancel();
+    for (const { requests } of this.models.values()) for (const request of requests.keys()) request.cancel();
     await Promise.all([...this.models].map(([name, entry]) => this.leave(name, entry)));
   }
 
@@ -173,7 +185,7 @@ export class Engine {
       const told = { ...handle.listener(sample), ...listener?.((event) => handle.tell(event)) };
       return new Task(own, replicas, told, request);
     });
-    requests.add(handle);
+    requests.set(handle, request.adapter?.hash);
     handle.begin(tasks, (task) => replicas.start(task));
     return handle;
   }

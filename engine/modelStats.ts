@@ -1,5 +1,6 @@
 /** What a model does at a moment and has done since it was opened, over all its replicas: for whoever watches it. */
 import { Buckets, type Tally } from '../system/buckets.js';
+import type { AdapterQueue } from './adapterQueue.js';
 import type { PagePool } from './pages.js';
 import type { Scheduler } from './scheduler.js';
 
@@ -51,10 +52,36 @@ export interface WrittenCounts {
   readonly writtenParts: number;
 }
 
+/** An adapter that replicas have in a slot, or that sequences ask for. */
+export interface AdapterLoad {
+  /** SHA-256, hexadecimal, of its content. */
+  readonly hash: string;
+  /** Replicas that have it in a slot. */
+  readonly loaded: number;
+  /** Sequences that have pages, and that wait for it or for pages. */
+  readonly running: number;
+  readonly waiting: number;
+}
+
+/** What a model does with adapters of requests. */
+export interface AdapterStats {
+  /** Slots of each replica, and the largest rank that they hold. */
+  readonly slots: number;
+  readonly rank: number;
+  /** In the order of their hashes. */
+  readonly adapters: readonly AdapterLoad[];
+  /** Loads that began, those that failed, and adapters that gave their slot to another. */
+  readonly loads: number;
+  readonly failures: number;
+  readonly evictions: number;
+}
+
 /** Sums over the replicas of a model. They can be sent to another thread. */
 export interface ModelStats extends ReplicaLoad, WrittenCounts {
   /** In the order of their names. */
   readonly drafts: readonly DraftStats[];
+  /** Absent: it has no slots for adapters. */
+  readonly adapters?: AdapterStats;
   /** Tokens of the prompts of sequences that have begun, and those of them that were found in pages. */
   readonly promptTokens: number;
   readonly foundTokens: number;
@@ -140,7 +167,7 @@ export class Measures {
     return named.sort((a, b) => (a.drafter < b.drafter ? -1 : 1));
   }
 
-  get sums(): Omit<ModelStats, keyof ReplicaLoad> {
+  get sums(): Omit<ModelStats, keyof ReplicaLoad | 'adapters'> {
     const { promptTokens, foundTokens, writtenTokens, writtenParts } = this;
     return {
       ...{ writtenTokens, writtenParts, drafts: this.draftStats },
@@ -152,12 +179,38 @@ export class Measures {
 }
 
 export function loadOf(
-  { running, waiting, paused, preemptions }: Scheduler,
+  { running, waiting, adapters, paused, preemptions }: Scheduler,
   pool: PagePool,
   steps: number,
 ): ReplicaLoad {
   return {
-    ...{ running: running.length, waiting: waiting.length, paused: paused.length },
+    ...{ running: running.length, waiting: waiting.length + adapters.length, paused: paused.length },
     ...{ pages: pool.total, heldPages: pool.held, steps, preemptions },
+  };
+}
+
+/** Of replicas that all have the same slots. */
+export function adapterStats(
+  { count, rank }: { readonly count: number; readonly rank: number },
+  replicas: readonly AdapterQueue[],
+): AdapterStats {
+  const loads = new Map<string, AdapterLoad>();
+  for (const { hash, isLoaded, running, waiting } of replicas.flatMap(({ uses }) => uses)) {
+    const before = loads.get(hash) ?? { hash, loaded: 0, running: 0, waiting: 0 };
+    loads.set(hash, {
+      hash,
+      loaded: before.loaded + (isLoaded ? 1 : 0),
+      running: before.running + running,
+      waiting: before.waiting + waiting,
+    });
+  }
+  const sum = (of: (counts: AdapterQueue['counts']) => number): number =>
+    replicas.reduce((all, { counts }) => all + of(counts), 0);
+  return {
+    ...{ slots: count, rank },
+    adapters: [...loads.values()].sort((a, b) => (a.hash < b.hash ? -1 : 1)),
+    loads: sum((counts) => counts.loads),
+    failures: sum((counts) => counts.failures),
+    evictions: sum((counts) => counts.evictions),
   };
 }

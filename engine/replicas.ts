@@ -6,7 +6,8 @@
 import type { Discarded } from './discard.js';
 import type { DeviceAdapters, DeviceModel } from './device.js';
 import { Generator, type GeneratorOptions } from './generator.js';
-import { type GeneratorCounts, Measures, type ModelStats } from './modelStats.js';
+import { defined } from '../system/defined.js';
+import { adapterStats, type GeneratorCounts, Measures, type ModelStats } from './modelStats.js';
 import type { MemoryRoom } from './replicaMemory.js';
 import type { Task } from './task.js';
 
@@ -51,6 +52,11 @@ export class Replicas {
   /** Nobody goes on with a text. */
   discard(text: Discarded): void {
     for (const generator of this.generators) generator.discard(text);
+  }
+
+  /** No request asks for an adapter any more. */
+  unloadAdapter(hash: string): void {
+    for (const { adapters } of this.generators) adapters.unload(hash);
   }
 
   /** Settles when no step is on its way and none will begin without a new request. */
@@ -114,7 +120,14 @@ export class Replicas {
     const sums = { running: 0, waiting: 0, paused: 0, pages: 0, heldPages: 0, steps: 0, preemptions: 0 };
     for (const { load } of this.generators)
       for (const key of Object.keys(sums) as (keyof typeof sums)[]) sums[key] += load[key];
-    return { ...sums, ...this.options.measures!.sums };
+    const { adapters: slots } = this;
+    const adapters =
+      slots &&
+      adapterStats(
+        slots,
+        this.generators.map(({ adapters: queue }) => queue),
+      );
+    return { ...sums, ...this.options.measures!.sums, ...defined({ adapters }) };
   }
 
   /** Every task to a replica; none is left. */

@@ -222,3 +222,81 @@ describe('pages', () => {
     expect(found).toEqual([39, 0, 39]);
   });
 });
+
+describe('an adapter that nobody asks for any more', () => {
+  it('leaves its slot when its last request has ended, and is loaded again if it is asked for again', async () => {
+    const { engine, text, loads, model } = open();
+    await text(B);
+    const long = text(A, { count: 30 });
+    await turns(10);
+    let isOver = false;
+    const over = engine.unloadAdapter(A.hash).then(() => (isOver = true));
+    await text(B);
+    expect(isOver).toBe(false);
+    expect(await long).toEqual(await alone(A, { count: 30 }));
+    await over;
+    expect(engine.statsOf().adapters!.adapters).toEqual([{ hash: B.hash, loaded: 1, running: 0, waiting: 0 }]);
+    // B is used less recently, and stays.
+    await text(B);
+    await text(C);
+    expect(model.slots!.contents).toEqual([B.path, C.path]);
+    expect(await text(A)).toEqual(await alone(A));
+    expect(loads()).toBe('baca');
+  });
+
+  it('stays for a request that came meanwhile', async () => {
+    const { engine, text } = open({ count: 1 });
+    const first = text(A, { count: 10 });
+    const over = engine.unloadAdapter(A.hash);
+    await turns(6);
+    const second = text(A, { count: 40 });
+    await first;
+    await over;
+    expect(engine.statsOf().adapters).toMatchObject({ adapters: [{ hash: A.hash, loaded: 1 }], evictions: 0 });
+    expect(await second).toEqual(await alone(A, { count: 40 }));
+  });
+});
+
+describe('stats', () => {
+  it('say what is loaded, and who runs and waits', async () => {
+    const { engine, text } = open({ count: 1, rank: 32 });
+    expect(engine.statsOf().adapters).toEqual({
+      ...{ slots: 1, rank: 32, adapters: [], loads: 0, failures: 0, evictions: 0 },
+    });
+    const texts = [A, A, B, undefined].map((adapter) => text(adapter, { count: 20 }));
+    await turns(10);
+    const stats = engine.statsOf();
+    expect(structuredClone(stats)).toEqual(stats);
+    expect([stats.running, stats.waiting]).toEqual([3, 1]);
+    const expected = [
+      { hash: A.hash, loaded: 1, running: 2, waiting: 0 },
+      { hash: B.hash, loaded: 0, running: 0, waiting: 1 },
+    ];
+    expect(stats.adapters).toMatchObject({ loads: 1, adapters: expected.sort((a, b) => (a.hash < b.hash ? -1 : 1)) });
+    await Promise.all(texts);
+    expect(engine.statsOf().adapters).toMatchObject({ loads: 2, evictions: 1, failures: 0 });
+    expect(Engine.of(pathModel()).statsOf()).not.toHaveProperty('adapters');
+  });
+});
+
+describe('replicas', () => {
+  it('are asked that have the adapter, while that is not too much for them', async () => {
+    const models = [1, 2].map(() => pathModel({ adapters: { count: 1 } }));
+    const engine = new Engine();
+    engine.load('m', { replicas: models });
+    const ask = (adapter?: AdapterRef, prompt = PROMPT) => engine.generate({ prompt, maxNewTokens: 4, adapter });
+    await Promise.all([ask(A), ask(B)]);
+    for (let i = 0; i < 4; i++) await Promise.all([ask(B, [i]), ask(A, [i]), ask(undefined, [i])]);
+    expect(models.map(({ slots }) => slots!.loads.map(({ path }) => path))).toEqual([[A.path], [B.path]]);
+    // More than a load costs is shared out.
+    const many = Array.from({ length: 60 }, (_, i) =>
+      ask(
+        A,
+        Array.from({ length: 60 }, (_each, k) => (i + k) % 90),
+      ),
+    );
+    await Promise.all(many);
+    expect(models[1]!.slots!.contents).toEqual([A.path]);
+    for (const { slots } of models) expect(slots!.errors).toEqual([]);
+  });
+});
