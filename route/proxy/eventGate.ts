@@ -18,6 +18,8 @@ export class EventGate {
   private kept: Buffer = Buffer.alloc(0);
   private isInside = false;
   private isOpened = false;
+  /** Events, or comments, that have gone through. */
+  count = 0;
 
   /** Whole events of what has come. */
   push(chunk: Buffer): Gated {
@@ -27,6 +29,7 @@ export class EventGate {
     const to = isLong ? bytes.length : end < 0 ? 0 : end + 2;
     this.kept = bytes.subarray(to);
     const whole = bytes.subarray(0, to);
+    for (let at = whole.indexOf(END); at >= 0; at = whole.indexOf(END, at + 2)) this.count++;
     this.isOpened ||= this.isInside || hasEvent(whole);
     this.isInside = isLong;
     return { bytes: whole, hasEvent: this.isOpened };

@@ -156,6 +156,7 @@ export class Forwarder {
     };
     replica.underWay.add(underWay);
     let outcome: Outcome = 'failed';
+    let newTokens: number | undefined;
     try {
       const ready = await this.ensureHeld(asked, route);
       if (ready !== undefined) return ready;
@@ -191,6 +192,7 @@ export class Forwarder {
           hasBegun = true;
           this.routing.firstToken(ticket, this.now());
         },
+        onTokens: (count) => (newTokens = count),
       });
       switch (end) {
         case 'answered':
@@ -211,7 +213,7 @@ export class Forwarder {
     } finally {
       asked.signal.removeEventListener('abort', onGone);
       replica.underWay.delete(underWay);
-      this.routing.finish(ticket, outcome, this.now());
+      this.routing.finish(ticket, outcome, this.now(), newTokens);
       add(this.byReplica(replica.id), outcome);
     }
   }

@@ -19,12 +19,14 @@ export interface RelayOptions {
   readonly rename?: { readonly held: string; readonly plain: string };
   /** Is called when the first byte of the answer has come. */
   readonly onBegin?: () => void;
-  /** Is called whenever bytes come. */
-  readonly onBytes?: () => void;
+  /** Is called with the tokens of a whole answer: what its usage says, or else how many events there were. */
+  readonly onTokens?: (tokens: number) => void;
 }
 
 /** An answer that is no stream, and not longer, is sent when it is whole. */
 const MAX_HELD_BYTES = 256 << 10;
+/** In which the usage of an answer is looked for. */
+const TAIL_BYTES = 1024;
 
 export const isEventStream = (response: IncomingMessage): boolean =>
   response.headers['content-type']?.toLowerCase().startsWith('text/event-stream') === true;
@@ -36,7 +38,7 @@ export const isEventStream = (response: IncomingMessage): boolean =>
 export function relay(
   from: IncomingMessage,
   to: ServerResponse,
-  { rename, onBegin, onBytes }: RelayOptions,
+  { rename, onBegin, onTokens }: RelayOptions,
 ): Promise<RelayEnd> {
   return new Promise((resolve) => {
     const isStream = isEventStream(from);
@@ -45,6 +47,7 @@ export function relay(
     const isUnchanged = renamer === undefined && !isStream;
     let held: Buffer[] = [];
     let heldBytes = 0;
+    let tail: Buffer = Buffer.alloc(0);
     let [hasBegun, isOver] = [false, false];
 
     const head = (): void => {
@@ -72,7 +75,8 @@ export function relay(
     };
 
     const onData = (chunk: Buffer): void => {
-      onBytes?.();
+      tail =
+        chunk.length >= TAIL_BYTES ? chunk.subarray(-TAIL_BYTES) : Buffer.concat([tail, chunk]).subarray(-TAIL_BYTES);
       if (gate !== undefined) {
         const { bytes, hasEvent } = gate.push(chunk);
         if (hasEvent) begin();
@@ -96,6 +100,8 @@ export function relay(
       );
       head();
       to.end(last);
+      const usage = /.*"completion_tokens": ?(\d{1,9})/s.exec(tail.toString('latin1'))?.[1];
+      if (usage !== undefined || gate !== undefined) onTokens?.(usage === undefined ? gate!.count : Number(usage));
       finish('answered');
     };
     const onCut = (): void => {

@@ -111,12 +111,15 @@ describe('a new revision', () => {
     const world = await open(3, ['sql'], { replicas, policy: { epsilon: 0.01 } });
     const before = (await world.complete({ model: 'sql' }), revisions(world, 'sql')[0]!);
     // One that runs through the change.
-    const slow = replicas.find((replica) => replica.loaded.has(before))!;
+    let slow: FakeReplica | undefined;
     let answer: (() => void) | undefined;
-    slow.handle = (seen, response) => (answer = () => slow.answer(seen, response));
+    for (const each of replicas)
+      each.handle = (seen, response) => {
+        if (!seen.body.includes('slow')) return each.answer(seen, response);
+        [slow, answer] = [each, () => each.answer(seen, response)];
+      };
     const running = world.complete({ model: 'sql', prompt: 'slow', stream: true });
     await expect.poll(() => answer).toBeDefined();
-    slow.handle = (seen, response) => slow.answer(seen, response);
     write('sql', 'two');
     await expect.poll(() => world.events.filter(({ event }) => event === 'swap').length).toBe(1);
     const after = revisions(world, 'sql').find((held) => held !== before)!;
@@ -128,7 +131,7 @@ describe('a new revision', () => {
       .at(-1)!;
     expect(JSON.parse(last.body)).toMatchObject({ model: after });
     // The old one stays for the request that runs.
-    expect(slow.loaded.has(before)).toBe(true);
+    expect(slow!.loaded.has(before)).toBe(true);
     answer!();
     expect((await running).text).toContain('slow');
     await expect.poll(() => revisions(world, 'sql')).toEqual([after]);
