@@ -65,6 +65,8 @@ interface Miss {
   /** What the client is told where nobody answers otherwise. */
   readonly error: ApiError | { readonly response: IncomingMessage; readonly body: Buffer };
   readonly waitMs?: number;
+  /** The replica was not asked: it could not load the adapter. */
+  readonly isUnasked?: boolean;
   /** Another try at the same replica makes sense. */
   readonly isWorthRepeating?: boolean;
   /** Waiting changes nothing: where no other replica is left, the client is told. */
@@ -120,10 +122,10 @@ export class Forwarder {
       }
       const replica = this.fleet.replicas.get(found.replica)!;
       const ticket = this.routing.begin(found, request as RouteRequest, this.now());
-      attempts++;
       const ended = await this.attempt(asked, found, ticket, replica, response);
-      if (!('why' in ended)) return { ...ended, attempts };
+      if (!('why' in ended)) return { ...ended, attempts: attempts + 1 };
       last = ended;
+      if (ended.isUnasked !== true) attempts++;
       add(this.counts.retries, ended.why);
       add(this.byReplica(replica.id), 'retried');
       this.tell({ event: 'retry', id: asked.id, replica: replica.id, why: ended.why });
@@ -229,7 +231,7 @@ export class Forwarder {
     try {
       const load = this.placement.load(replica, adapter, 'a request needs it');
       const isThere = await Promise.race([load, asked.gone]);
-      return isThere ? undefined : miss('it could not load the adapter', 'failed');
+      return isThere ? undefined : { ...miss('it could not load the adapter', 'failed'), isUnasked: true };
     } finally {
       this.waiting--;
     }

@@ -196,8 +196,11 @@ export class Placement {
     try {
       const { name, revision } = adapter;
       // A folder that holds something else by now would be loaded under a name that is not its own.
-      if (!(await this.book.isCurrent(name, revision)))
+      if (!(await this.book.isCurrent(name, revision))) {
+        // Another router may have made it what the name means: this one follows at once.
+        setImmediate(() => void this.look());
         return this.book.problemOf(name) ?? 'its folder holds another revision by now';
+      }
       const path = this.book.sourceOf(name)!.path;
       const answer = await this.post(replica, '/v1/load_lora_adapter', { lora_name: held, lora_path: path });
       const models = await this.fleet.listAgain(replica);

@@ -172,6 +172,32 @@ describe('a new revision', () => {
   });
 });
 
+describe('two routers before the same replicas', () => {
+  it('follow each other from revision to revision, and lose no request', async () => {
+    const replicas = await Promise.all(['r0', 'r1'].map((name) => FakeReplica.open(name)));
+    const first = await open(2, ['sql'], { replicas });
+    // The other one looks at folders once a minute.
+    const second = await World.open({
+      ...{ replicas, policy: { placementSeconds: 60 } },
+      adapters: { sql: { base: 'base', path: join(folder, 'sql') } },
+    });
+    worlds.push(second);
+    const statuses: number[] = [];
+    let isOver = false;
+    const load = [first, second, second].map(async (world) => {
+      while (!isOver) statuses.push((await world.complete({ model: 'sql' })).status);
+    });
+    await expect.poll(() => statuses.length).toBeGreaterThan(10);
+    write('sql', 'two');
+    const swaps = (world: World): number => world.events.filter(({ event }) => event === 'swap').length;
+    await expect.poll(() => [swaps(first), swaps(second)]).toEqual([1, 1]);
+    await expect.poll(() => revisions(first, 'sql').length).toBe(1);
+    isOver = true;
+    await Promise.all(load);
+    expect(statuses.filter((status) => status !== 200)).toEqual([]);
+  });
+});
+
 describe('a replica that is drained', () => {
   it('hands its adapters over before it is idle', async () => {
     const world = await open(2, ['sql']);

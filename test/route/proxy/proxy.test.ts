@@ -152,10 +152,12 @@ describe('a replica that fails', () => {
   it('hangs: what has not begun is asked elsewhere', async () => {
     const world = await open(2, { probe: { timeoutSeconds: 0.1 } });
     const [first] = world.replicas as [FakeReplica, FakeReplica];
-    for (const path of ['/health', '/v1/completions']) first.hangs.add(path);
-    const replies = await Promise.all(Array.from({ length: 8 }, (_, i) => world.complete({ prompt: `${i}` })));
+    first.hangs.add('/v1/completions');
+    const asked = Array.from({ length: 8 }, (_, i) => world.complete({ prompt: `${i}` }));
+    await expect.poll(() => first.asked.length).toBeGreaterThan(0);
+    first.hangs.add('/health');
+    const replies = await Promise.all(asked);
     for (const [i, { text }] of replies.entries()) expect(text).toContain(`answer to ${i}`);
-    expect(first.asked.length).toBeGreaterThan(0);
   });
 
   it('says that it is full: another one is asked, and the last word is passed on', async () => {
