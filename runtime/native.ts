@@ -209,6 +209,8 @@ export interface LaunchBinding {
   /** Indices into ProgramBinding.slots, in the order of the kernel's parameters. */
   readonly slots: readonly number[];
   readonly writes: readonly WriteBinding[];
+  /** It does nothing in a call without adapters. */
+  readonly isForAdapters?: boolean;
 }
 
 /** What a program is made of. */
@@ -236,6 +238,8 @@ export interface ProgramRun {
   readonly isTimed?: boolean;
   /** Search what each launch writes; stop at the first value that is not finite. */
   readonly isChecked?: boolean;
+  /** Leave out launches that are for adapters alone. */
+  readonly skipsAdapters?: boolean;
 }
 
 /** What a run leaves. */

@@ -35,6 +35,9 @@ export function kernelOf(fn: RuntimeFunction, launch: number): Kernel {
   return found;
 }
 
+/** Whether a launch does nothing in a call without adapters. */
+export const isForAdapters = (fn: RuntimeFunction, launch: number): boolean => kernelOf(fn, launch).anchor === 'shrink';
+
 /** A floating-point buffer that a kernel writes, to be searched for values that are not finite. */
 export interface FloatWrite {
   readonly buffer: string;
@@ -58,8 +61,9 @@ export function floatWrites(fn: RuntimeFunction): readonly (readonly FloatWrite[
   const buffers = new Map(fn.buffers.map((buffer) => [buffer.name, buffer]));
   const masks = masksOf(fn);
   const ofKernel = new Map<string, readonly FloatWrite[]>();
+  // Rows without adapter leave anything in what is shrunk.
   const writesOf = (kernel: Kernel): readonly FloatWrite[] =>
-    [...kernelWrites(kernel)].flatMap((name) => {
+    (kernel.anchor === 'shrink' ? [] : [...kernelWrites(kernel)]).flatMap((name) => {
       const buffer = buffers.get(name);
       if (buffer === undefined) throw new Error(`The plan has no buffer ${name}.`);
       const { dtype, rows, columns, space } = buffer;

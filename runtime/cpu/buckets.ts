@@ -5,7 +5,7 @@ import { loadAddon } from '../addon.js';
 import { portOf, programExtents, Slots, stageInputs, stageOutputs } from '../bindPorts.js';
 import { BACKGROUND_PROCESSES } from '../compilers.js';
 import type { LaunchBinding, NativeLibrary, NativePool, ProgramBinding, Slot } from '../native.js';
-import { floatWrites, kernelOf, nameOf, type RuntimeFunction } from '../runtimePlan.js';
+import { floatWrites, isForAdapters, kernelOf, nameOf, type RuntimeFunction } from '../runtimePlan.js';
 import type { Readiness } from '../stageRunner.js';
 
 /** What code generation says about one launch of one bucket. */
@@ -69,6 +69,7 @@ export function bindBucket(request: BindRequest): ProgramBinding {
       symbol,
       slots: parameters.map((name) => slots.of(name)),
       writes: writes[i]!.map(({ buffer, ...write }) => ({ slot: slots.of(buffer), ...write })),
+      isForAdapters: isForAdapters(fn, i),
     };
   });
   return {

@@ -165,13 +165,14 @@ export class CpuStage {
   }
 
   /** In a bucket that is bound; one at a time. */
-  run(arena: number, { fn, bucket, extents, inputs, kind }: StageCall): Promise<ProgramResult> {
+  run(arena: number, { fn, bucket, extents, inputs, hasAdapters, kind }: StageCall): Promise<ProgramResult> {
     const bound = this.bound.get(nameOf(fn))!;
     return bound.programs[arena]!.get(bucket)!.run({
       extents: sizesOf(fn.interface, extents),
       inputs: bound.inputs.map((name) => inputs[name]!),
       isTimed: kind === 'profile',
       isChecked: kind === 'search',
+      skipsAdapters: !hasAdapters,
     });
   }
 

@@ -2,7 +2,7 @@
 import type { CudaKernelText, TensorMapDecl } from '../../ir/cuda.js';
 import type { Stage } from '../../ir/plan.js';
 import { portOf, programExtents, Slots, stageInputs, stageOutputs } from '../bindPorts.js';
-import { kernelOf, nameOf, type RuntimeFunction } from '../runtimePlan.js';
+import { isForAdapters, kernelOf, nameOf, type RuntimeFunction } from '../runtimePlan.js';
 import type {
   CudaClock,
   CudaDevice,
@@ -89,7 +89,8 @@ function bindLaunches(request: CudaBindRequest, slots: Slots<CudaMemory>): CudaL
       throw new Error(
         `${text.symbol} takes ${text.parameters.join(', ')}; launch ${i} (${name}) gives ${parameters.join(', ')}.`,
       );
-    return bindKernel(kernelOf(fn, i).path, text, module, (parameter) => slots.of(parameter));
+    const bound = bindKernel(kernelOf(fn, i).path, text, module, (parameter) => slots.of(parameter));
+    return isForAdapters(fn, i) ? { ...bound, isForAdapters: true } : bound;
   });
 }
 

@@ -72,6 +72,11 @@ export interface CudaMemory {
   /** The same off the JavaScript thread. The array must not change until the promise settles. */
   writeAsync(offset: number, data: NodeJS.TypedArray): Promise<undefined>;
   readAsync(offset: number, bytes: number): Promise<ArrayBuffer>;
+  /**
+   * Copies several ranges on a stream beside the device's: once all that was enqueued before is done, while what is
+   * enqueued later goes on. No array may change until the promise settles, and no later work may use the ranges.
+   */
+  writeBeside(writes: readonly { readonly offset: number; readonly data: NodeJS.TypedArray }[]): Promise<undefined>;
   /** Sets every byte of a range (default: all), in stream order; does not wait. */
   fill(byte: number, offset?: number, bytes?: number): void;
   /** Copies from device memory of the same device, in stream order; does not wait. */
@@ -184,6 +189,8 @@ export interface CudaPipelineRequest {
   /** Which arena it uses on every stage; the programs are bound to it. */
   readonly arena: number;
   readonly isTimed?: boolean;
+  /** Leave out launches that are for adapters alone. */
+  readonly skipsAdapters?: boolean;
   readonly stages: readonly {
     readonly program: CudaProgram;
     readonly inputs: readonly PortData[];
@@ -253,6 +260,8 @@ export interface CudaLaunchBinding {
   readonly launch: LaunchShape;
   /** Whether it may start while its predecessor ends (the kernel executes griddepcontrol.wait before it reads). */
   readonly usesProgrammaticLaunch: boolean;
+  /** It does nothing in a call without adapters. */
+  readonly isForAdapters?: boolean;
 }
 
 export interface CudaProgramBinding {
@@ -282,6 +291,8 @@ export interface CudaRunRequest {
   readonly isTimed?: boolean;
   /** Wait after each launch, so that an error names the launch that caused it. */
   readonly isSynchronous?: boolean;
+  /** Leave out launches that are for adapters alone. */
+  readonly skipsAdapters?: boolean;
   /** Run only launches first to end − 1. Inputs are copied if first is 0. */
   readonly launches?: { readonly first: number; readonly end: number };
 }

@@ -378,7 +378,8 @@ export class CudaStage {
   /** Writes slots whose weights it has. */
   async writeSlots(writes: readonly SlotWrite[]): Promise<void> {
     const { weights, weightPlan } = this.parts;
-    for (const { offset, data } of placeWrites(weightPlan, writes)) await weights!.writeAsync(offset, data);
+    const placed = placeWrites(weightPlan, writes);
+    if (placed.length > 0) await weights!.writeBeside(placed);
   }
 
   /** Clears the answers of the last search. */

@@ -98,6 +98,7 @@ export class OneDevice extends CudaStages {
       extents: sizesOf(call.fn.interface, call.extents),
       inputs: this.stage.inputsOf(call.fn, call.inputs),
       isTimed: call.kind === 'profile',
+      skipsAdapters: !call.hasAdapters,
     });
     return {
       outputs,
@@ -169,6 +170,7 @@ export class Pipeline extends CudaStages {
       extents: sizesOf(call.fn.interface, call.extents),
       arena,
       isTimed: call.kind === 'profile',
+      skipsAdapters: !call.hasAdapters,
       stages: this.stages.map((stage, i) => ({
         program: stage.program(call, arena),
         inputs: stage.inputsOf(call.fn, call.inputs),

@@ -58,6 +58,7 @@ class CudaMemoryWrap : public CudaHandle<CudaMemoryWrap, CudaMemory> {
   void write(const Napi::CallbackInfo &info);
   Napi::Value read(const Napi::CallbackInfo &info);
   Napi::Value writeAsync(const Napi::CallbackInfo &info);
+  Napi::Value writeBeside(const Napi::CallbackInfo &info);
   Napi::Value readAsync(const Napi::CallbackInfo &info);
   void fill(const Napi::CallbackInfo &info);
   void copyFrom(const Napi::CallbackInfo &info);

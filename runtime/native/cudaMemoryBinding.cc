@@ -117,6 +117,45 @@ Napi::Value CudaMemoryWrap::readAsync(const Napi::CallbackInfo &info) {
       [reference](Napi::Env) -> Napi::Value { return reference->Value(); });
 }
 
+Napi::Value CudaMemoryWrap::writeBeside(const Napi::CallbackInfo &info) {
+  struct Part {
+    size_t offset;
+    HeldBytes source;
+  };
+  const auto memory = get();
+  const Napi::Array writes = arrayArg(info[0], "writes");
+  auto parts = std::make_shared<std::vector<Part>>();
+  for (uint32_t i = 0; i < writes.Length(); i++) {
+    const std::string what = "writes[" + std::to_string(i) + "]";
+    const Napi::Object write = objectArg(writes.Get(i), what);
+    const Part part = {sizeArg(write.Get("offset"), what + ".offset"), holdBytes(write.Get("data"))};
+    memory->requireUsable(part.offset, part.source.bytes, what);
+    if (part.source.bytes > 0) parts->push_back(part);
+  }
+  auto place = memory->device()->takePlace();
+  return PromiseWorker::start(
+      info.Env(),
+      [memory, parts, place] {
+        const Leaver leaver(*place);
+        place->wait();
+        const auto &device = memory->device();
+        const CudaApi &api = device->use();
+        const CudaEvent before(device, false);
+        before.record(device->stream());
+        place->leave();
+        before.wait();
+        const CudaStream stream(device);
+        for (const Part &part : *parts)
+          api.cuMemcpyHtoDAsync(memory->address() + part.offset, part.source.data, part.source.bytes, stream.get());
+        api.cuStreamSynchronize(stream.get());
+      },
+      [parts](Napi::Env env) {
+        parts->clear();
+        return env.Undefined();
+      },
+      place);
+}
+
 void CudaMemoryWrap::fill(const Napi::CallbackInfo &info) {
   coded(info.Env(), [&] {
     const auto memory = get();
@@ -221,6 +260,7 @@ Napi::Function CudaMemoryWrap::init(Napi::Env env) {
       {InstanceAccessor<&CudaMemoryWrap::sizeBytes>("sizeBytes"), InstanceAccessor<&CudaMemoryWrap::address>("address"),
        InstanceMethod<&CudaMemoryWrap::write>("write"), InstanceMethod<&CudaMemoryWrap::read>("read"),
        InstanceMethod<&CudaMemoryWrap::writeAsync>("writeAsync"),
+       InstanceMethod<&CudaMemoryWrap::writeBeside>("writeBeside"),
        InstanceMethod<&CudaMemoryWrap::readAsync>("readAsync"), InstanceMethod<&CudaMemoryWrap::fill>("fill"),
        InstanceMethod<&CudaMemoryWrap::copyFrom>("copyFrom"), InstanceMethod<&CudaMemoryWrap::share>("share"),
        InstanceMethod<&CudaMemoryWrap::map>("map"), InstanceAccessor<&CudaMemoryWrap::usableBytes>("usableBytes"),

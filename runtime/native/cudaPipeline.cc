@@ -207,10 +207,13 @@ void CudaPipeline::compute(CudaPipelineJob &job, size_t s) {
     flight.marks.push_back(std::make_unique<CudaEvent>(device, true));
   const CudaApi &api = device->use();
   flight.begin->record(stream);
+  bool isFirst = true;
   for (size_t i = 0; i < program.launches.size(); i++) {
     if (job.isTimed) flight.marks[i]->record(stream);
+    if (job.skipsAdapters && program.launches[i].isForAdapters) continue;
     // What the first launch reads was not made by the launch before it, which alone an early one would wait for.
-    program.enqueueLaunch(api, i, job.counts, i > 0);
+    program.enqueueLaunch(api, i, job.counts, !isFirst);
+    isFirst = false;
   }
   if (job.isTimed) flight.marks[program.launches.size()]->record(stream);
   flight.end->record(stream);

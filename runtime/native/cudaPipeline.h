@@ -90,6 +90,7 @@ struct CudaPipelineJob {
   Counts counts;
   size_t arena = 0;
   bool isTimed = false;
+  bool skipsAdapters = false;
   CudaFlight *flight = nullptr;
   std::vector<CudaStageRun> stages;
   std::vector<CudaStageTimes> times;

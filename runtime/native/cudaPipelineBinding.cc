@@ -190,6 +190,7 @@ Napi::Value CudaPipelineWrap::run(const Napi::CallbackInfo &info) {
     fail("The pipeline has " + std::to_string(stages.size()) + " stages, not " + std::to_string(parts.Length()));
   job.arena = indexArg(request.Get("arena"), stages[0].arenas.size(), "arena");
   job.isTimed = optionalFlag(request, "isTimed");
+  job.skipsAdapters = optionalFlag(request, "skipsAdapters");
   for (uint32_t i = 0; i < parts.Length(); i++) {
     job.stages.push_back(
         parseStageRun(parts.Get(i), stages[i], job.counts, request, "stages[" + std::to_string(i) + "]"));

@@ -145,7 +145,7 @@ CudaRunResult CudaProgram::run(CudaArea &area, Turnstile::Place &place, const Co
     if (options.first == 0 && inputBytes > 0) copyInputs(api, *area.inputs, counts, stream);
     if (options.isTimed) area.marks[options.first]->record(stream);
     for (size_t i = options.first; i < options.end; i++) {
-      enqueue(api, launches[i], counts);
+      if (!options.skipsAdapters || !launches[i].isForAdapters) enqueue(api, launches[i], counts);
       if (options.isTimed) area.marks[i + 1]->record(stream);
       if (options.isSynchronous) {
         const CuResult outcome = api.cuStreamSynchronize.raw(stream);

@@ -37,6 +37,8 @@ struct CudaLaunchSpec {
   unsigned sharedBytes = 0;
   unsigned cluster = 1;
   bool isProgrammatic = false;
+  /** Does nothing in a call without adapters. */
+  bool isForAdapters = false;
 };
 
 /** Bytes between two inputs that take less time to copy than another copy takes to start. */
@@ -62,6 +64,8 @@ struct CudaInputCopy {
 struct CudaRunOptions {
   bool isTimed = false;
   bool isSynchronous = false;
+  /** Launches that are for adapters alone are left out. */
+  bool skipsAdapters = false;
   size_t first = 0;
   size_t end = 0;
 };

@@ -49,6 +49,7 @@ CudaRunOptions parseRunOptions(const CudaProgram &program, const Napi::Object &r
   CudaRunOptions options;
   options.isTimed = optionalFlag(request, "isTimed");
   options.isSynchronous = optionalFlag(request, "isSynchronous");
+  options.skipsAdapters = optionalFlag(request, "skipsAdapters");
   options.end = program.launches.size();
   const Napi::Value range = request.Get("launches");
   if (range.IsUndefined()) return options;

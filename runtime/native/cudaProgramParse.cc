@@ -167,6 +167,7 @@ CudaLaunchSpec parseLaunch(const CudaProgram &program, const Napi::Value &value,
   launch.gridY = parseGrid(program, shape.Get("gridY"), what + ".launch.gridY");
   if (launch.gridY.kind == CudaGridExtent::Kind::Persistent) fail(what + ".launch.gridY cannot be persistent");
   requireGrid(program, launch, what + ".launch");
+  launch.isForAdapters = optionalFlag(object, "isForAdapters");
   launch.isProgrammatic = booleanArg(object.Get("usesProgrammaticLaunch"), what + ".usesProgrammaticLaunch");
   return launch;
 }

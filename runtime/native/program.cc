@@ -105,6 +105,7 @@ RunResult Program::run(const Counts &counts, RunOptions options) const {
     Barrier &barrier = pool->barrier();
     barrier.wait([&] { started = Clock::now(); });
     for (size_t i = 0; i < launches.size() && !isOver; i++) {
+      if (options.skipsAdapters && launches[i].isForAdapters) continue;
       launches[i].kernel(&bound[i], worker, workers);
       barrier.wait([&, i] {
         if (options.isTimed) {

@@ -26,6 +26,8 @@ struct LaunchSpec {
   tw_kernel kernel = nullptr;
   std::vector<void *> buffers;
   std::vector<Write> writes;
+  /** Does nothing in a call without adapters. */
+  bool isForAdapters = false;
 };
 
 struct NonFinite {
@@ -38,6 +40,8 @@ struct NonFinite {
 struct RunOptions {
   bool isTimed = false;
   bool isChecked = false;
+  /** Launches that are for adapters alone are left out. */
+  bool skipsAdapters = false;
 };
 
 struct RunResult {

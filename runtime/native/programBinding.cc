@@ -63,6 +63,7 @@ LaunchSpec parseLaunch(const Program &program, const Napi::Value &value, const s
     const size_t slot = parseSlotIndex(program, slots.Get(i), what + ".slots[" + std::to_string(i) + "]");
     launch.buffers.push_back(program.slots[slot].data());
   }
+  launch.isForAdapters = optionalFlag(object, "isForAdapters");
   const Napi::Array writes = arrayArg(object.Get("writes"), what + ".writes");
   for (uint32_t i = 0; i < writes.Length(); i++) {
     launch.writes.push_back(parseWrite(program, writes.Get(i), what + ".writes[" + std::to_string(i) + "]"));
@@ -170,6 +171,7 @@ Napi::Value ProgramWrap::run(const Napi::CallbackInfo &info) {
   RunOptions options;
   options.isTimed = optionalFlag(request, "isTimed");
   options.isChecked = optionalFlag(request, "isChecked");
+  options.skipsAdapters = optionalFlag(request, "skipsAdapters");
   auto lease = Pool::lease(program->pool);  // from here on no other job touches the slots
   copyInputs(*program, request.Get("inputs"), counts);
   auto result = std::make_shared<RunResult>();

@@ -175,6 +175,12 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
       await onStream(() => this.host.write(offset, data));
       return undefined;
     }
+    async writeBeside(writes: readonly { readonly offset: number; readonly data: NodeJS.TypedArray }[]): Promise<undefined> {
+      await onStream(() => {
+        for (const { offset, data } of writes) this.host.write(offset, data);
+      });
+      return undefined;
+    }
     readAsync(offset: number, bytes: number): Promise<ArrayBuffer> {
       return onStream(() => this.host.read(offset, bytes));
     }
@@ -253,7 +259,7 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
         const { host, offset } = hostOf(slot);
         host.write(offset, inputs[i]!);
       });
-      for (const { module, symbol, slots: used, launch, sizes } of launches.slice(
+      for (const { module, symbol, slots: used, launch, sizes, isForAdapters } of launches.slice(
         request.launches?.first,
         request.launches?.end,
       )) {
