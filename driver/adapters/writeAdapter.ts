@@ -14,6 +14,9 @@ export interface SlotTarget {
   readonly write: (writes: readonly SlotWrite[]) => Promise<void>;
 }
 
+/** Bytes that are written together: a device waits for the calls before each write. */
+const TOGETHER_BYTES = 16 << 20;
+
 /**
  * Writes all of a slot, one weight after another; what else this thread has to do goes on between them. Rejects with
  * UserError where the adapter does not fit the model, and then nothing was written.
@@ -35,8 +38,16 @@ export async function writeAdapter(
     vectors.set(name, values);
     return values;
   };
+  let together: SlotWrite[] = [];
+  let size = 0;
   for (const { weight, bytes } of packAdapter(adapter, plan, vectorOf)) {
-    await write([{ weight, slot, data: bytes }]);
+    together.push({ weight, slot, data: bytes });
+    size += bytes.length;
+    if (size >= TOGETHER_BYTES) {
+      await write(together);
+      [together, size] = [[], 0];
+    }
     await setImmediate();
   }
+  if (together.length > 0) await write(together);
 }
