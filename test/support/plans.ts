@@ -21,9 +21,10 @@ export function planOf<S, F>(
   buckets: Readonly<Record<string, readonly Bucket[]>>,
   scheduling: Pick<Scheduling<S, F>, 'default'>,
   facts: F,
+  numerics: Numerics = NUMERICS,
 ): Plan<S> {
-  const optimized = graphs.map((graph) => optimize(graph, NUMERICS));
-  const { functions, ...shared } = lowerModule({ name: 'functions', functions: optimized }, NUMERICS);
+  const optimized = graphs.map((graph) => optimize(graph, numerics));
+  const { functions, ...shared } = lowerModule({ name: 'functions', functions: optimized }, numerics);
   return {
     ...shared,
     functions: functions.map((module) => {

@@ -175,7 +175,9 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
       await onStream(() => this.host.write(offset, data));
       return undefined;
     }
-    async writeBeside(writes: readonly { readonly offset: number; readonly data: NodeJS.TypedArray }[]): Promise<undefined> {
+    async writeBeside(
+      writes: readonly { readonly offset: number; readonly data: NodeJS.TypedArray }[],
+    ): Promise<undefined> {
       await onStream(() => {
         for (const { offset, data } of writes) this.host.write(offset, data);
       });
@@ -263,6 +265,7 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
         request.launches?.first,
         request.launches?.end,
       )) {
+        if (request.skipsAdapters === true && isForAdapters === true) continue;
         (module as Module).kernels[symbol]!(
           launch,
           (sizes ?? this.binding.extents.map(({ name }) => name)).map((size) => extentOf(size, this.binding, request)),
