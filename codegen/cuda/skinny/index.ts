@@ -12,7 +12,7 @@ import { type CudaOperands, type EmittedCuda, kernelHead } from '../text/operand
 import { aboutKernel, type ConfigFields, unitText } from '../text/unit.js';
 import { operandType } from '../wgmma/instruction.js';
 import { columnTiles } from '../wgmma/layout.js';
-import { tensorMapsOf } from '../wgmma/tensorMaps.js';
+import { productMaps } from '../wgmma/tensorMaps.js';
 import { blocksOf, fewRowsHead, fewRowsText, launchOfTiles, mapsOf } from './fewRows.js';
 import { needsGroups, skinnyCopiers, skinnySharedBytes, skinnyStep, skinnyWarps, skinnyWgmmaLayout } from './layout.js';
 
@@ -137,7 +137,7 @@ export function emitSkinnyWgmma(
   const { total } = columnTiles(segments, tn);
   const threads = 32 * layout.warps;
   const tensorMaps = [
-    ...tensorMapsOf({
+    ...productMaps({
       kernel,
       segments,
       operands,

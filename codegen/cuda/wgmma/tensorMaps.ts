@@ -32,7 +32,8 @@ export function tensorMapsOf(contraction: MappedContraction): TensorMapDecl[] {
   return [...productMaps(contraction), ...(adapter === undefined ? [] : adapterMaps(contraction, adapter))];
 }
 
-function productMaps({ kernel, segments, operands, options }: MappedContraction): TensorMapDecl[] {
+/** The same without what adapters add. */
+export function productMaps({ kernel, segments, operands, options }: MappedContraction): TensorMapDecl[] {
   const { tm, cluster, remainderTn, boxRows, sharers = 1 } = options;
   const a = operands.get(kernel.a);
   const own = operandType(a.dtype);
