@@ -56,6 +56,7 @@ const ENTRIES: Readonly<Record<string, RegExp>> = {
   plans: /^[0-9a-f]{64}\.tw[pk]$/,
   code: /^[0-9a-f]{24}\.code$/,
   compilers: /^[0-9a-f]{64}\.txt$/,
+  overlays: /^[0-9a-f]{64}\.safetensors$/,
 };
 
 /** Names of entries that this process was given and may load at any time. */

@@ -85,10 +85,10 @@ export function openAdapter(dir: string, checkpoint: Checkpoint): ResolvedAdapte
   const modules = modulesOf(model);
   const collected = collect(file, modules, model);
   const targets = new Targets(config, config.targets === 'usual' ? typeOf(checkpoint) : undefined);
-  const resolved = resolveModules({ config, file, targets, model, modules, collected, checkpoint });
+  const resolved = resolveModules({ config, file, targets, model, modules, collected });
   const hash = hashOf(file, collected.owned, resolved.scales, config);
   const ranks = [...resolved.products.values()].map(({ rank }) => rank);
-  const notes = [...config.warnings, ...resolved.warnings];
+  const notes = [...config.warnings];
   if (collected.beside > 0)
     notes.push(`${path}: ${collected.beside} tensors are of modules beside the language model, and are not used`);
   return {

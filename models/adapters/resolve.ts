@@ -2,14 +2,13 @@
 import { UserError } from '../../errors.js';
 import { at } from '../../system/at.js';
 import { quote } from '../../system/json.js';
-import type { Checkpoint } from '../checkpoint.js';
 import type { Model } from '../model/model.js';
 import type { LowRank } from './adapter.js';
-import type { TensorChange } from './change.js';
+import type { NewRows, TensorChange } from './change.js';
 import type { Collected, Owned } from './collect.js';
 import { ADAPTER_HINT, type AdapterConfig } from './config.js';
 import type { AdapterFile, AdapterTensor, Part } from './files.js';
-import type { BaseModule, Parameter, Piece } from './modules.js';
+import { type BaseModule, EXPERT_PARAMETERS, modulesOf, type Parameter, type Piece } from './modules.js';
 import type { Targets } from './targets.js';
 
 export interface Resolution {
@@ -19,7 +18,6 @@ export interface Resolution {
   readonly model: Model;
   readonly modules: ReadonlyMap<string, BaseModule>;
   readonly collected: Collected;
-  readonly checkpoint: Checkpoint;
 }
 
 export interface Resolved {
@@ -28,107 +26,448 @@ export interface Resolved {
   readonly changes: ReadonlyMap<string, TensorChange>;
   /** Of each product, by its B. */
   readonly scales: ReadonlyMap<AdapterTensor, number>;
-  readonly warnings: readonly string[];
 }
 
-/** A product of a parameter, as the file has it. */
+type Parts = ReadonlyMap<Part, AdapterTensor>;
+
+/** A product, with a way to read the factors of some rows of its parameter. */
 interface Product {
-  readonly a: AdapterTensor;
-  readonly b: AdapterTensor;
   readonly rank: number;
   readonly scale: number;
+  readonly read: (piece: Piece) => ReturnType<LowRank['read']>;
 }
 
-const columnsOf = ({ shape }: Parameter): number => at(shape, shape.length - 1);
+/** Values of tensors that are read again for each piece of a module are kept, up to so many. */
+const KEPT_FLOATS = 1 << 26;
+const columnsOf = ({ shape }: Parameter): number => (shape.length === 1 ? 1 : at(shape, shape.length - 1));
+const CLASS_HEADS: readonly string[] = ['score', 'classifier'];
+
+function transposed(values: Float32Array, rows: number, columns: number): Float32Array {
+  const out = new Float32Array(values.length);
+  for (let row = 0; row < rows; row++)
+    for (let column = 0; column < columns; column++) out[column * rows + row] = values[row * columns + column]!;
+  return out;
+}
+
+/** Rows of a matrix by their numbers. */
+function gathered(values: Float32Array, columns: number, rows: number, rowOf: (row: number) => number): Float32Array {
+  const out = new Float32Array(rows * columns);
+  for (let row = 0; row < rows; row++) {
+    const from = rowOf(row) * columns;
+    out.set(values.subarray(from, from + columns), row * columns);
+  }
+  return out;
+}
 
 class Resolver {
-  private readonly of: Resolution;
   readonly products = new Map<string, LowRank>();
   readonly changes = new Map<string, TensorChange>();
   readonly scales = new Map<AdapterTensor, number>();
-  readonly warnings: string[] = [];
+  private readonly of: Resolution;
+  private readonly recent = new Map<AdapterTensor, Float32Array>();
 
   constructor(of: Resolution) {
     this.of = of;
   }
 
-  fail(tensor: Pick<AdapterTensor, 'name'>, problem: string): never {
-    throw new UserError(`${this.of.file.file}: tensor ${quote(tensor.name, 160)}: ${problem}`, ADAPTER_HINT);
+  fail({ name }: Pick<AdapterTensor, 'name'>, problem: string): never {
+    throw new UserError(`${this.of.file.file}: tensor ${quote(name, 160)}: ${problem}`, ADAPTER_HINT);
   }
 
   /** Throws UserError where a tensor is not of this shape. */
-  require(tensor: AdapterTensor, ...shape: readonly number[]): void {
-    if (tensor.shape.length !== shape.length || shape.some((extent, i) => tensor.shape[i] !== extent))
-      this.fail(
-        tensor,
-        `its shape is [${tensor.shape.join(', ')}], but config and model require [${shape.join(', ')}]`,
-      );
+  requireShape(tensor: AdapterTensor, ...shape: readonly number[]): void {
+    const { length } = shape;
+    if (tensor.shape.length === length && shape.every((extent, i) => tensor.shape[i] === extent)) return;
+    const grown =
+      tensor.part === 'weight' || tensor.part === 'baseWeight'
+        ? ' (tokens that were added to the model are not supported)'
+        : '';
+    this.fail(
+      tensor,
+      `its shape is [${tensor.shape.join(', ')}], but config and model require [${shape.join(', ')}]${grown}`,
+    );
   }
 
-  /** The product in a wrapper, of `experts` matrices [outputs, inputs]. */
-  product(parts: ReadonlyMap<Part, AdapterTensor>, key: string, outputs: number, inputs: number, experts = 1): Product {
-    const [a, b] = [parts.get('A')!, parts.get('B')!];
+  /** All values, kept for the next piece. */
+  private values(tensor: AdapterTensor): Float32Array {
+    const known = this.recent.get(tensor);
+    if (known !== undefined) return known;
+    const values = this.of.file.read(tensor);
+    if (values.length > KEPT_FLOATS) return values;
+    for (const [first] of [...this.recent].slice(0, Math.max(0, this.recent.size - 1))) this.recent.delete(first);
+    this.recent.set(tensor, values);
+    return values;
+  }
+
+  /** The product of a module [outputs, inputs]. */
+  private product(parts: Parts, key: string, parameter: Parameter): Product {
+    const [outputs, inputs] = [at(parameter.shape, 0), columnsOf(parameter)];
+    const isEmbedding = parts.has('embeddingA');
+    const [a, b] = isEmbedding ? [parts.get('embeddingA'), parts.get('embeddingB')] : [parts.get('A'), parts.get('B')];
+    if (a === undefined || b === undefined) this.fail([...parts.values()][0]!, 'its module has one of A and B only');
     const { rank, scale } = this.of.targets.productOf(key);
-    this.require(a, rank * experts, inputs);
-    this.require(b, outputs, rank * experts);
+    this.requireShape(a, rank, isEmbedding ? outputs : inputs);
+    this.requireShape(b, isEmbedding ? inputs : outputs, rank);
     this.scales.set(b, scale);
-    return { a, b, rank, scale };
+    const read = (piece: Piece): ReturnType<LowRank['read']> =>
+      isEmbedding
+        ? { a: transposed(this.values(b), inputs, rank), b: transposed(this.values(a), rank, outputs) }
+        : { a: this.values(a).slice(), b: gathered(this.values(b), rank, piece.rows, piece.rowOf) };
+    return { rank, scale, read };
   }
 
-  linear({ module, path }: Owned, parts: ReadonlyMap<Part, AdapterTensor>): void {
-    const weight = module.parameters.get('weight')!;
-    const product = this.product(parts, path, at(weight.shape, 0), columnsOf(weight));
-    for (const piece of weight.pieces) this.products.set(piece.tensor, this.lowRank(product, piece, columnsOf(weight)));
+  /** Products of all experts: A has the expert slowest, B fastest. */
+  private experts(parts: Parts, key: string, { shape }: Parameter): Product {
+    const [count, outputs, inputs] = [at(shape, 0), at(shape, 1), at(shape, 2)];
+    const { rank, scale } = this.of.targets.productOf(key);
+    const [a, b] = [parts.get('A'), parts.get('B')];
+    if (a === undefined || b === undefined || parts.size !== 2)
+      this.fail([...parts.values()][0]!, 'experts have an A and a B');
+    // Before 0.19, PEFT took the last two dimensions for [in, out].
+    const isTurned = outputs !== inputs && a.shape[1] === outputs && b.shape[0] === inputs;
+    this.requireShape(a, rank * count, isTurned ? outputs : inputs);
+    this.requireShape(b, isTurned ? inputs : outputs, rank * count);
+    this.scales.set(b, scale);
+    const read = ({ rows, rowOf }: Piece): ReturnType<LowRank['read']> => {
+      const expert = Math.floor(rowOf(0) / outputs);
+      const [columns, lines] = [at(a.shape, 1), at(b.shape, 0)];
+      const ownA = this.values(a).slice(expert * rank * columns, (expert + 1) * rank * columns);
+      const allB = this.values(b);
+      const ownB = new Float32Array(lines * rank);
+      for (let line = 0; line < lines; line++)
+        for (let r = 0; r < rank; r++) ownB[line * rank + r] = allB[line * rank * count + r * count + expert]!;
+      const [left, right] = isTurned ? [transposed(ownA, rank, columns), transposed(ownB, lines, rank)] : [ownB, ownA];
+      return { a: right, b: gathered(left, rank, rows, (row) => rowOf(row) % outputs) };
+    };
+    return { rank, scale, read };
   }
 
-  /** The rows of a product that are a tensor's. */
-  lowRank({ a, b, rank, scale }: Product, { tensor, rows, rowOf }: Piece, inputs: number): LowRank {
+  /** Values of a tensor in the place of a parameter's piece. */
+  private newRows(tensor: AdapterTensor, { added, shape }: Parameter, { first, rows, rowOf }: Piece): NewRows {
+    const columns = shape.length === 1 ? 1 : at(shape, shape.length - 1);
     const { file } = this.of;
     return {
-      tensor,
-      rank,
-      inputs,
-      outputs: rows,
-      scale,
-      read: () => {
-        const all = file.read(b);
-        const own = new Float32Array(rows * rank);
-        for (let row = 0; row < rows; row++) {
-          const from = rowOf(row) * rank;
-          own.set(all.subarray(from, from + rank), row * rank);
+      first,
+      count: rows,
+      read: (from, count) => {
+        const out = new Float32Array(count * columns);
+        for (let row = 0; row < count;) {
+          let run = 1;
+          while (row + run < count && rowOf(from + row + run) === rowOf(from + row) + run) run++;
+          out.set(file.read(tensor, rowOf(from + row), run), row * columns);
+          row += run;
         }
-        return { a: file.read(a), b: own };
+        return added === 0 ? out : out.map((value) => value + added);
       },
     };
   }
+
+  private change(tensor: AdapterTensor, change: TensorChange): void {
+    const known = this.changes.get(change.tensor);
+    if (this.products.has(change.tensor)) this.fail(tensor, 'its matrix is changed twice');
+    if (known === undefined) return void this.changes.set(change.tensor, change);
+    const isVector = [known, change].every(({ shape, added }) => shape.length === 1 && added === undefined);
+    if (!isVector || change.shape[0] === change.begins[0]?.count) this.fail(tensor, 'its tensor is changed twice');
+    this.changes.set(change.tensor, { ...known, begins: [...known.begins, ...change.begins] });
+  }
+
+  /** A module's matrix. `from`: the tensor that it begins as, where it is another's; `begin`: what it begins as. */
+  weight({ module, path, wrappers }: Owned, from?: string, begin?: AdapterTensor): void {
+    const parts = wrappers[0]!;
+    const parameter = module.parameters.get('weight')!;
+    const has = parts.has('A') || parts.has('B') || parts.has('embeddingA') || parts.has('embeddingB');
+    const { targets } = this.of;
+    const product = has ? this.product(parts, targets.has(path) ? path : `${path}.weight`, parameter) : undefined;
+    const magnitude = parts.get('magnitude');
+    const whole = parts.get('weight') ?? parts.get('baseWeight') ?? begin;
+    const tokens = parts.get('tokens');
+    const [rows, columns] = [at(parameter.shape, 0), columnsOf(parameter)];
+    const ofColumns = parts.has('embeddingA');
+    if (magnitude !== undefined) this.requireShape(magnitude, ofColumns ? columns : rows);
+    if (whole !== undefined) this.requireShape(whole, ...parameter.shape);
+    const ids = tokens === undefined ? [] : this.tokensOf(path, tokens, rows, columns);
+    for (const piece of parameter.pieces) {
+      const { tensor } = piece;
+      const own = product && { rank: product.rank, scale: product.scale, read: () => product.read(piece) };
+      if (
+        own !== undefined &&
+        module.kind === 'linear' &&
+        [magnitude, whole, tokens].every((each) => each === undefined)
+      ) {
+        if (this.products.has(tensor)) this.fail(parts.get('A')!, 'its matrix is changed twice');
+        this.products.set(tensor, { tensor, ...own, inputs: columns, outputs: piece.rows });
+        continue;
+      }
+      if (own === undefined && whole === undefined && tokens === undefined) continue;
+      this.change([...parts.values(), begin][0]!, {
+        tensor,
+        shape: parameter.shape.length === 1 ? [piece.of] : [piece.rows, columns],
+        from: from ?? tensor,
+        begins: whole === undefined ? [] : [this.newRows(whole, parameter, piece)],
+        ...(own === undefined ? {} : { product: own }),
+        ...(magnitude === undefined
+          ? {}
+          : {
+              magnitude: {
+                of: ofColumns ? 'columns' : 'rows',
+                read: () =>
+                  ofColumns ? this.values(magnitude) : gathered(this.values(magnitude), 1, piece.rows, piece.rowOf),
+              },
+            }),
+        ...(tokens === undefined ? {} : { tokens: { ids, read: () => this.values(tokens) } }),
+      });
+    }
+  }
+
+  private tokensOf(path: string, tensor: AdapterTensor, rows: number, columns: number): readonly number[] {
+    const { tokens } = this.of.config;
+    const own = tokens.find(([name]) => name === undefined || path === name || path.endsWith(`.${name}`));
+    if (own === undefined) this.fail(tensor, 'trainable_token_indices does not name its module');
+    const [, ids] = own;
+    const beyond = ids.find((id) => id >= rows);
+    if (beyond !== undefined) this.fail(tensor, `token ${beyond} is none of ${rows}`);
+    this.requireShape(tensor, ids.length, columns);
+    return ids;
+  }
+
+  /** A module's bias: the adapter's own, and that of its product. `isNew`: the base has none. */
+  bias({ module, path, wrappers }: Owned, isNew: boolean): void {
+    const parts = wrappers[0]!;
+    const whole = parts.get('bias') ?? parts.get('baseBias');
+    const ofProduct = parts.get('productBias');
+    if (whole === undefined && ofProduct === undefined) return;
+    const parameter = module.parameters.get('bias');
+    if (parameter === undefined) this.fail(whole ?? ofProduct!, 'its module has no bias');
+    for (const tensor of [whole, ofProduct])
+      if (tensor !== undefined) this.requireShape(tensor, at(parameter.shape, 0));
+    const { scale } = this.of.targets.productOf(path);
+    for (const piece of parameter.pieces)
+      this.change((whole ?? ofProduct)!, {
+        tensor: piece.tensor,
+        shape: [piece.of],
+        from: isNew ? undefined : piece.tensor,
+        begins: whole === undefined ? [] : [this.newRows(whole, parameter, piece)],
+        ...(ofProduct === undefined
+          ? {}
+          : { added: { scale, read: () => gathered(this.values(ofProduct), 1, piece.rows, piece.rowOf) } }),
+      });
+  }
+
+  /** Experts of a layer in one module. */
+  allExperts({ module, path, wrappers }: Owned): void {
+    const wanted = EXPERT_PARAMETERS.filter((name) => this.of.targets.hasParameter(`${path}.${name}`));
+    const tensor = [...wrappers.flatMap((parts) => [...parts.values()])][0]!;
+    if (wanted.length !== wrappers.length)
+      this.fail(
+        tensor,
+        `target_parameters name ${wanted.length} of the parameters of its experts, not ${wrappers.length}`,
+      );
+    for (const [depth, parts] of wrappers.entries()) {
+      // The parameter that is wrapped first lies within.
+      const name = wanted.at(-1 - depth)!;
+      const parameter = module.parameters.get(name)!;
+      const product = this.experts(parts, `${path}.${name}`, parameter);
+      for (const piece of parameter.pieces)
+        this.change(tensor, {
+          tensor: piece.tensor,
+          shape: [piece.rows, columnsOf(parameter)],
+          from: piece.tensor,
+          begins: [],
+          product: { rank: product.rank, scale: product.scale, read: () => product.read(piece) },
+        });
+    }
+  }
+}
+
+/** Whether an adapter has a module whole: one that contains it, or itself, ends in one of these names. */
+function isSaved(path: string, names: readonly string[]): boolean {
+  for (let end = path.length; end > 0; end = path.lastIndexOf('.', end - 1))
+    if (names.some((name) => path.slice(0, end).endsWith(name))) return true;
+  return false;
+}
+
+/** Throws UserError where a module's tensors are not those that the configuration says. */
+function checkParts(
+  resolver: Resolver,
+  { config, targets }: Resolution,
+  { module, path, wrappers }: Owned,
+  saved: readonly string[],
+): void {
+  const [parts, inner] = [wrappers[0]!, wrappers[1]];
+  if (inner !== undefined) resolver.fail([...inner.values()][0] ?? [...parts.values()][0]!, 'it lies in two wrappers');
+  const isTarget = targets.has(path) || targets.hasParameter(`${path}.weight`);
+  const isWhole = isSaved(path, saved);
+  const isEnd = module.kind === 'embedding' || module.kind === 'head';
+  const isProduct = parts.has('A') || parts.has('embeddingA');
+  const problemOf = (part: Part): string | undefined => {
+    switch (part) {
+      case 'A':
+      case 'B':
+        if (module.kind === 'norm' || module.kind === 'embedding') return 'its module has no such product';
+        return isTarget ? undefined : 'the config does not target its module';
+      case 'embeddingA':
+      case 'embeddingB':
+        if (module.kind !== 'embedding') return 'its module is no embedding';
+        return isTarget ? undefined : 'the config does not target its module';
+      case 'productBias':
+        return config.hasProductBiases ? undefined : 'lora_bias is not set';
+      case 'magnitude':
+        return config.hasMagnitudes && isProduct ? undefined : 'use_dora is not set, or its product is missing';
+      case 'tokens':
+        return module.kind === 'embedding' || module.kind === 'head' ? undefined : 'its module has no rows of tokens';
+      case 'weight':
+        if (isProduct) return 'its module has a product as well';
+        return isWhole || isEnd ? undefined : 'modules_to_save does not name its module';
+      case 'baseWeight':
+        return isEnd ? undefined : 'only embeddings and heads are saved beside their products';
+      case 'bias':
+      case 'baseBias':
+        if (isWhole || config.biases === 'all' || isEnd) return undefined;
+        return config.biases === 'lora_only' && isTarget ? undefined : `bias is "${config.biases}"`;
+      default:
+        return part satisfies never;
+    }
+  };
+  for (const [part, tensor] of parts) {
+    const problem = problemOf(part);
+    if (problem !== undefined) resolver.fail(tensor, problem);
+  }
+  const [first] = parts.values();
+  if (isProduct && config.hasMagnitudes && !parts.has('magnitude'))
+    resolver.fail(first!, 'use_dora is set, and its module has no magnitudes');
+  if (parts.has('A') && config.hasProductBiases && !parts.has('productBias'))
+    resolver.fail(first!, 'lora_bias is set, and its module has no bias of B');
+  if (isWhole && !isProduct && !(config.keepsTie && isEnd))
+    for (const name of module.parameters.keys())
+      if (!parts.has(name as Part)) resolver.fail(first!, `modules_to_save names its module, whose ${name} is missing`);
+}
+
+/** Throws UserError for a module that the configuration means and the file lacks. */
+function requireAll(of: Resolution, saved: readonly string[]): void {
+  const { collected, targets, modules, config, model } = of;
+  const lacks = (path: string, what: string): never => {
+    throw new UserError(`${of.file.file}: no tensors of ${quote(path, 160)}, which ${what}`, ADAPTER_HINT);
+  };
+  const used = new Set<string>();
+  for (const { path: own, kind, parameters } of modules.values()) {
+    const path = collected.nameOf(own);
+    const has = collected.owned.has(own);
+    for (const name of saved) if (isSaved(path, [name])) used.add(name);
+    // Mixtures have their modules under two names, of which a file has one; a tied head follows the embedding.
+    const isTwice = kind === 'experts' || kind === 'expert' || kind === 'router';
+    const follows = config.keepsTie && kind === 'head' && model.tied !== undefined;
+    const isTarget =
+      kind === 'experts'
+        ? EXPERT_PARAMETERS.filter((name) => targets.hasParameter(`${path}.${name}`)).length > 0
+        : kind !== 'norm' && targets.has(path);
+    const isWide = config.targets === 'all linear' && (kind === 'head' || kind === 'embedding');
+    for (const name of parameters.keys())
+      if (kind !== 'experts' && targets.hasParameter(`${path}.${name}`) && !has && !isTwice)
+        lacks(path, 'target_parameters name');
+    if (has || follows || isWide) continue;
+    if (isTarget && (kind === 'experts' || !isTwice)) lacks(path, 'the config targets');
+    if (!isTwice && isSaved(path, saved)) lacks(path, 'modules_to_save names');
+  }
+  const idle = config.saved.find((name) => !used.has(name) && !CLASS_HEADS.includes(name));
+  if (idle !== undefined)
+    throw new UserError(`${config.where}: modules_to_save: the model has no ${quote(idle, 120)}`, ADAPTER_HINT);
+  for (const [name] of config.tokens) {
+    const isKnown = [...collected.owned.values()].some(
+      ({ path, module, wrappers }) =>
+        wrappers[0]!.has('tokens') &&
+        (name === undefined ? module.kind === 'embedding' : path === name || path.endsWith(`.${name}`)),
+    );
+    const isTiedHead =
+      model.tied !== undefined && name !== undefined && `.${model.tied.head}`.endsWith(`.${name}.weight`);
+    if (!isKnown && !isTiedHead) lacks(name ?? 'the embedding', 'trainable_token_indices name');
+  }
+  targets.requireMatched();
+}
+
+const CHANGING: readonly Part[] = ['A', 'B', 'embeddingA', 'embeddingB', 'weight', 'baseWeight', 'tokens'];
+const isChanged = (owned: Owned | undefined): owned is Owned =>
+  owned !== undefined && CHANGING.some((part) => owned.wrappers[0]!.has(part));
+
+/**
+ * Embedding and head of a model that ties them: as PEFT does, they part where an adapter changes one of them, unless it
+ * was told to keep them together, or changes rows of tokens.
+ */
+function resolveTied(resolver: Resolver, { config, model, collected, modules }: Resolution): Model {
+  const { tied } = model;
+  if (tied === undefined) return model;
+  const of = (kind: 'embedding' | 'head'): Owned | undefined => {
+    const path = [...modules.values()].find((module) => module.kind === kind)?.path ?? '';
+    return collected.owned.get(path);
+  };
+  const [embedding, head] = [of('embedding'), of('head')];
+  if (!isChanged(embedding) && !isChanged(head)) return model;
+  if (config.keepsTie) {
+    if (!isChanged(embedding))
+      resolver.fail(
+        [...head!.wrappers[0]!.values()][0]!,
+        'ensure_weight_tying is set, and the embedding is not changed',
+      );
+    resolver.weight(embedding);
+    return model;
+  }
+  const tokens = embedding?.wrappers[0]!.get('tokens');
+  if (tokens !== undefined && !isChanged(head)) {
+    resolver.weight(embedding!);
+    return model;
+  }
+  const base = embedding?.wrappers[0]!.get('baseWeight') ?? head?.wrappers[0]!.get('baseWeight');
+  if (isChanged(embedding)) resolver.weight(embedding);
+  const ofHead = head ?? {
+    module: modules.get([...modules.values()].find(({ kind }) => kind === 'head')!.path)!,
+    path: '',
+    wrappers: [new Map()],
+  };
+  resolver.weight(ofHead, tied.embedding, base);
+  return tied.untied();
+}
+
+/** The model with biases where products have some and it has none; the tensors that it then has more are zeros. */
+function withBiases(resolver: Resolver, { collected, modules }: Resolution, model: Model): Model {
+  const lacking = [...collected.owned.values()].filter(
+    ({ module, wrappers }) => wrappers[0]!.has('productBias') && !module.parameters.has('bias'),
+  );
+  const [first] = lacking;
+  if (first === undefined) return model;
+  const biased = model.withBiases?.(lacking.map(({ module }) => module.path));
+  if (biased === undefined)
+    resolver.fail(
+      first.wrappers[0]!.get('productBias')!,
+      'lora_bias is set, and one of these modules can have no bias here',
+    );
+  const all = modulesOf(biased);
+  for (const owned of lacking) resolver.bias({ ...owned, module: all.get(owned.module.path)! }, true);
+  for (const [path, { parameters }] of all)
+    for (const { tensor, of } of modules.get(path)?.parameters.has('bias') === true
+      ? []
+      : (parameters.get('bias')?.pieces ?? []))
+      if (!resolver.changes.has(tensor))
+        resolver.changes.set(tensor, { tensor, shape: [of], from: undefined, begins: [] });
+  return biased;
 }
 
 /** Throws UserError for what does not fit the model or its own configuration. */
 export function resolveModules(of: Resolution): Resolved {
-  const { collected, targets, model, modules, config } = of;
+  const { collected, config, model } = of;
   const resolver = new Resolver(of);
-  for (const module of modules.values()) {
-    const path = collected.nameOf(module.path);
-    const owned = collected.owned.get(module.path);
-    const parts = owned?.wrappers[0];
-    const isTarget = module.kind !== 'experts' && targets.has(path);
-    if (owned === undefined || parts === undefined) {
-      if (isTarget && module.kind === 'linear')
-        throw new UserError(
-          `${of.file.file}: no tensors of ${quote(path, 160)}, which the config targets`,
-          ADAPTER_HINT,
-        );
+  const saved = [...config.saved, ...(config.head === undefined ? [] : CLASS_HEADS)];
+  const isTiedEnd = ({ module }: Owned): boolean =>
+    model.tied !== undefined && (module.kind === 'embedding' || module.kind === 'head');
+  for (const owned of collected.owned.values()) {
+    if (owned.module.kind === 'experts') {
+      resolver.allExperts(owned);
       continue;
     }
-    const [other] = [...parts.values()].filter(({ part }) => part !== 'A' && part !== 'B');
-    if (module.kind !== 'linear' || other !== undefined || config.hasMagnitudes)
-      resolver.fail(other ?? [...parts.values()][0]!, 'not supported yet');
-    if (!isTarget) resolver.fail([...parts.values()][0]!, 'the config does not target its module');
-    const missing = parts.has('A') ? (parts.has('B') ? undefined : 'lora_B') : 'lora_A';
-    if (missing !== undefined) resolver.fail([...parts.values()][0]!, `its module has no ${missing}`);
-    resolver.linear(owned, parts);
+    checkParts(resolver, of, owned, saved);
+    if (!isTiedEnd(owned)) resolver.weight(owned);
+    if (owned.module.parameters.has('bias') || !owned.wrappers[0]!.has('productBias')) resolver.bias(owned, false);
   }
-  targets.requireMatched();
-  const { products, changes, scales, warnings } = resolver;
-  return { model, products, changes, scales, warnings };
+  requireAll(of, saved);
+  const changed = withBiases(resolver, of, resolveTied(resolver, of));
+  const { products, changes, scales } = resolver;
+  return { model: changed, products, changes, scales };
 }

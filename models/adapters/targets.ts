@@ -31,6 +31,8 @@ export class Targets {
   private readonly ranks: readonly (readonly [Pattern, number])[];
   private readonly alphas: readonly (readonly [Pattern, number])[];
   private readonly lists: readonly Pattern[];
+  private readonly parameters: ReadonlySet<string>;
+  private readonly layers: ReadonlySet<number>;
   private readonly unmatched: Set<string>;
   private readonly unmatchedParameters: Set<string>;
 
@@ -41,6 +43,8 @@ export class Targets {
     const named =
       config.targets === 'all linear' ? [] : config.targets === 'usual' ? usual(config, modelType) : config.targets;
     this.unmatched = new Set('pattern' in named ? [] : named);
+    this.parameters = new Set(config.parameters);
+    this.layers = new Set(config.layers);
     this.unmatchedParameters = new Set(config.parameters);
     this.isTarget = config.targets === 'all linear' ? () => true : this.test(named, this.unmatched);
     this.isExcluded = this.test(config.excluded);
@@ -79,7 +83,7 @@ export class Targets {
   hasParameter(path: string): boolean {
     let isNamed = false;
     for (const end of endsOf(path)) {
-      if (!this.config.parameters.includes(end)) continue;
+      if (!this.parameters.has(end)) continue;
       isNamed = true;
       this.unmatchedParameters.delete(end);
     }
@@ -90,7 +94,7 @@ export class Targets {
     const { layers, targets } = this.config;
     if (layers === undefined || typeof targets === 'string' || 'pattern' in targets) return true;
     const layer = this.layerOf(path);
-    return layer !== undefined && layers.includes(layer);
+    return layer !== undefined && this.layers.has(layer);
   }
 
   /** The first number in a path behind the name of a list. */
