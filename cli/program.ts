@@ -12,6 +12,7 @@ import { joinLists } from './harnessFlags.js';
 import { addInspect } from './inspect.js';
 import { exitStatus, type Io, styleFor, styleOf, wantsColour } from './io.js';
 import { addMerge } from './merge.js';
+import { addMergeAdapter } from './mergeAdapter.js';
 import { addSections, choice, EXIT_STATUSES, INSTEAD, withDashes } from './options.js';
 import { label, printError } from './print.js';
 import { addQuantize } from './quantize.js';
@@ -95,6 +96,7 @@ function createProgram(context: Context): Command {
   addVerify(program, context);
   addReport(program, context);
   addQuantize(program, context);
+  addMergeAdapter(program, context);
   addInspect(program, context);
   addExplore(program, context);
   addTasks(program, context);
@@ -188,6 +190,7 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   inspect: 'tilewright inspect models/demo',
   explore: 'tilewright explore models/demo -o explore.html',
   quantize: 'tilewright quantize models/demo -o demo-int4 --group 64 --calibration text.txt',
+  'merge-adapter': 'tilewright merge-adapter model adapter --out merged',
   completion: 'source <(tilewright completion bash)',
 };
 

@@ -25,6 +25,7 @@ const COMMANDS = [
   'verify',
   'report',
   'quantize',
+  'merge-adapter',
   'inspect',
   'tasks',
   'doctor',

@@ -22,6 +22,7 @@ const COMMANDS = [
   'verify',
   'report',
   'quantize',
+  'merge-adapter',
   'inspect',
   'explore',
   'tasks',
