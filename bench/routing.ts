@@ -6,9 +6,10 @@ import { availableParallelism } from 'node:os';
 import { basename } from 'node:path';
 import type { Command } from 'commander';
 import { UsageError } from '../errors.js';
-import { DEFAULT_POLICY, type PolicySettings } from '../route/policy.js';
+import { DEFAULT_POLICY, type PolicySettings, type Ticket } from '../route/policy.js';
+import { Router } from '../route/router.js';
 import { H200_8B } from '../route/simulate/callTimes.js';
-import { type Baseline, baseline, BASELINES, PolicyDispatcher } from '../route/simulate/dispatchers.js';
+import { type Baseline, baseline, BASELINES, nodeName, PolicyDispatcher } from '../route/simulate/dispatchers.js';
 import { type Arrival, type FleetConfig, simulateFleet } from '../route/simulate/fleet.js';
 import { capacityOf, type Figures, figuresOf } from '../route/simulate/measure.js';
 import { readTrace, type TraceRow } from '../route/simulate/trace.js';
@@ -39,7 +40,6 @@ interface Row {
   readonly name: string;
   readonly figures: Figures;
   readonly costUs?: number;
-  readonly planMs?: number;
 }
 
 function show(rows: readonly Row[], oracle: Figures | undefined): void {
@@ -81,15 +81,53 @@ function runBaseline(kind: Baseline, { config, arrivals, fromMs }: Case, epsilon
   return { name, figures: figuresOf(run, fromMs) };
 }
 
-function runPolicy({ config, arrivals, fromMs }: Case, settings: Partial<PolicySettings>): Row {
-  let dispatcher: PolicyDispatcher | undefined;
+function runPolicy(each: Case, settings: Partial<PolicySettings>): Row {
+  const { config, arrivals, fromMs } = each;
   const run = simulateFleet(config, arrivals, (replicas) => {
-    const stopwatch = (): number => performance.now();
-    return (dispatcher = new PolicyDispatcher(replicas, config.replica, settings, stopwatch));
+    return new PolicyDispatcher(replicas, config.replica, settings);
   });
-  const { decisionMs, planMs, decisions } = dispatcher!;
-  const costUs = (1000 * (decisionMs + planMs)) / decisions;
-  return { name: `policy, ε ${settings.epsilon}`, figures: figuresOf(run, fromMs), costUs, planMs };
+  const costUs = costOf(each, settings, Math.round(run.meanInFlight * config.replicas));
+  return { name: `policy, ε ${settings.epsilon}`, figures: figuresOf(run, fromMs), costUs };
+}
+
+/**
+ * Microseconds of the processor that the policy takes for a request, reports and plans included: requests begin and end
+ * as in a fleet with so many under way, in an order that needs no simulation.
+ */
+function costOf({ config, arrivals }: Case, settings: Partial<PolicySettings>, inFlight: number): number {
+  const router = new Router(settings);
+  const names = Array.from({ length: config.replicas }, (_, i) => nodeName(i));
+  const held = new Map(names.map((name) => [name, new Set<string>()]));
+  const { slots, maxRunning } = config.replica;
+  for (const name of names) router.join(name, 0);
+  const report = (now: number): void => {
+    for (const name of names) {
+      const adapters = [...held.get(name)!].map((each) => ({ name: each, revision: each }));
+      router.report(name, { base: 'base', adapters, slots, maxRunning, running: 0, waiting: 0, queueTokens: 0 }, now);
+    }
+    router.plan(now);
+  };
+  report(0);
+  const all = new Set(arrivals.map(({ adapter }) => `adapter-${adapter}`));
+  for (const name of all) router.announce({ base: 'base', name, revision: name }, 0);
+  const tickets: Ticket[] = [];
+  let reportAt = config.reportMs;
+  const begun = process.cpuUsage();
+  for (const { arrivalMs, adapter, prompt } of arrivals) {
+    for (; reportAt <= arrivalMs; reportAt += config.reportMs) report(reportAt);
+    const request = { base: 'base', adapter: `adapter-${adapter}`, tokens: prompt };
+    const route = router.choose(request, arrivalMs);
+    if (route.kind !== 'route') continue;
+    tickets.push(router.begin(route, request, arrivalMs));
+    const at = held.get(route.replica)!;
+    at.delete(request.adapter);
+    at.add(request.adapter);
+    if (at.size > slots) at.delete(at.values().next().value!);
+    if (tickets.length > inFlight / 8) router.firstToken(tickets.at(-Math.ceil(inFlight / 8))!, arrivalMs);
+    if (tickets.length > inFlight) router.finish(tickets.shift()!, 'answered', arrivalMs, 100);
+  }
+  const { user, system } = process.cpuUsage(begun);
+  return (user + system) / arrivals.length;
 }
 
 /** NAME=NUMBER of settings of the policy. */

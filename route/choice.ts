@@ -27,24 +27,30 @@ export function chooseReplica(
   name: Name | undefined,
   request: RouteRequest,
   turn: number,
+  meanPrompt: number,
   settings: PolicySettings,
 ): Chosen | undefined {
-  const look = new Look(pool, request, turn, settings);
+  const look = new Look(pool, request, turn, meanPrompt, settings);
   return name === undefined ? look.plain() : look.adapted(name, name.current);
 }
+
+/** Part of the slots that count as idle at least. */
+const LEAST_IDLE = 1 / 16;
 
 /** One request's look at the replicas. */
 class Look {
   private readonly pool: Pool;
   private readonly request: RouteRequest;
   private readonly turn: number;
+  private readonly meanPrompt: number;
   private readonly settings: PolicySettings;
   private readonly items: number;
 
-  constructor(pool: Pool, request: RouteRequest, turn: number, settings: PolicySettings) {
+  constructor(pool: Pool, request: RouteRequest, turn: number, meanPrompt: number, settings: PolicySettings) {
     this.pool = pool;
     this.request = request;
     this.turn = turn;
+    this.meanPrompt = meanPrompt;
     this.settings = settings;
     this.items = pool.inFlight + 1;
   }
@@ -79,22 +85,41 @@ class Look {
   }
 
   adapted(name: Name, key: AdapterKey): Chosen | undefined {
-    const holders = this.open(name.holders);
+    const walk = this.open(this.pool.ring.walk(name.ringKey));
     const having = this.better(
-      holders.filter((replica) => replica.isResident(key)),
+      walk.filter((replica) => replica.isResident(key)),
       true,
     );
-    if (having !== undefined) return { replica: having, isHeld: true, isSpill: false };
-    const walk = this.open(this.pool.ring.walk(name.ringKey));
-    const isSpill = name.holders.length > 0;
-    const replica =
-      walk.find((each) => each.isResident(key)) ??
-      holders.find((each) => each.hasSlot(key)) ??
-      walk.find((each) => each.hasSlot(key)) ??
+    const next = this.loader(walk, name, key);
+    const isHolderBehind =
+      having !== undefined && next !== undefined && this.scoreOf(having) > this.scoreOf(next) + this.loadCost(next);
+    const found =
+      (isHolderBehind ? next : having) ??
+      next ??
       this.leastLoaded((each) => each.slots > 0) ??
       this.leastLoaded(() => true);
-    if (replica === undefined) return undefined;
-    return { replica, isHeld: replica.held.has(key), isSpill: isSpill && !name.holders.includes(replica.name) };
+    if (found === undefined) return undefined;
+    const isSpill = name.holders.length > 0 && !name.holders.includes(found.name);
+    return { replica: found, isHeld: found.held.has(key), isSpill };
+  }
+
+  private loader(walk: readonly Replica[], name: Name, key: AdapterKey): Replica | undefined {
+    const able = walk.filter((each) => !each.isResident(key) && each.hasSlot(key));
+    const holder = able.find((each) => name.holders.includes(each.name));
+    if (holder !== undefined) return holder;
+    let best: Replica | undefined;
+    for (const each of able.slice(0, this.settings.spillChoices))
+      if (best === undefined || this.scoreOf(each) < this.scoreOf(best)) best = each;
+    return best;
+  }
+
+  /** What loading there costs: the fewer slots are idle, the more likely it drives out what is asked for next. */
+  private loadCost({ busySlots, slots }: Replica): number {
+    return (this.settings.loadPrompts * this.meanPrompt) / Math.max(LEAST_IDLE, 1 - busySlots / slots);
+  }
+
+  private scoreOf(replica: Replica): number {
+    return replica.queueTokens + this.settings.runningTokens * replica.inFlight;
   }
 
   /** The better of the first `choices` in the order of the request's own draw. */
@@ -108,8 +133,7 @@ class Look {
     let best: Replica | undefined;
     let least = Infinity;
     for (const replica of compared) {
-      const score =
-        replica.queueTokens + this.settings.runningTokens * replica.inFlight - (replica === first ? prefixTokens : 0);
+      const score = this.scoreOf(replica) - (replica === first ? prefixTokens : 0);
       if (score < least) [best, least] = [replica, score];
     }
     return best;

@@ -133,8 +133,10 @@ export interface PolicySettings {
   readonly freePart: number;
   /** Points of a replica on the ring. */
   readonly points: number;
-  /** Holders that are compared for a request. */
+  /** Replicas with the adapter that are compared for a request; of many a draw of so many. */
   readonly choices: number;
+  /** Replicas without an adapter that are compared for a spill: the next ones on the ring, where spills meet. */
+  readonly spillChoices: number;
   /** Time between two looks at demand. */
   readonly periodMs: number;
   /** Weight of the last period in the mean demand of an adapter, from 0 to 1. */
@@ -145,6 +147,8 @@ export interface PolicySettings {
   readonly quietPeriods: number;
   /** Spills to one replica in a period that make it a holder. */
   readonly spillsToHold: number;
+  /** What loading an adapter is worth beside a queue, in prompts of mean length: holders so far behind are spared. */
+  readonly loadPrompts: number;
   /** What a request that runs is worth beside a queue, in tokens of prompts. */
   readonly runningTokens: number;
   /** What a token of an answer is worth in demand, in tokens of prompts. */
@@ -159,13 +163,15 @@ export const DEFAULT_POLICY: PolicySettings = {
   epsilon: 0.25,
   freePart: 0.125,
   points: 128,
-  choices: 2,
+  choices: 16,
+  spillChoices: 2,
   periodMs: 30_000,
   smoothing: 0.5,
   holderShare: 0.5,
   quietPeriods: 3,
   spillsToHold: 4,
-  runningTokens: 16,
+  loadPrompts: 2.2,
+  runningTokens: 32,
   newTokenWeight: 4,
   maxOversubscription: 16,
   actionTimeoutMs: 120_000,

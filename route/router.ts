@@ -24,9 +24,10 @@ import { checkReport, countOf, isName } from './report.js';
 
 /** Revisions of one name that reports can bring up. */
 const HEARD_REVISIONS = 64;
-/** Weight of an answer in the mean length of answers. */
+/** Weight of one request in the mean lengths of prompts and answers. */
 const LENGTH_SMOOTHING = 0.01;
 const FIRST_LENGTH = 128;
+const FIRST_PROMPT = 1024;
 
 interface UnderWay extends Ticket {
   readonly at: Replica;
@@ -45,6 +46,7 @@ export class Router implements Routing {
   private readonly underWay = new WeakMap<Ticket, UnderWay>();
   private begun = 0;
   private meanNewTokens = FIRST_LENGTH;
+  private meanPrompt = FIRST_PROMPT;
 
   constructor(settings: Partial<PolicySettings> = {}) {
     this.settings = { ...DEFAULT_POLICY, ...settings };
@@ -184,7 +186,7 @@ export class Router implements Routing {
       return { kind: 'refusal', why: isKnown ? 'no replica' : 'no such model' };
     }
     if (pool.inFlight >= pool.maxRunning * this.settings.maxOversubscription) return { kind: 'refusal', why: 'full' };
-    const chosen = chooseReplica(pool, name, request, this.begun, this.settings);
+    const chosen = chooseReplica(pool, name, request, this.begun, this.meanPrompt, this.settings);
     if (chosen === undefined) return { kind: 'refusal', why: 'no replica' };
     const { replica, isHeld, isSpill } = chosen;
     return { kind: 'route', replica: replica.name, base, adapter: name?.current, isHeld, isSpill };
@@ -198,6 +200,7 @@ export class Router implements Routing {
     this.begun++;
     const { tokens: most } = POLICY_LIMITS;
     const tokens = countOf(request.tokens, most, 0);
+    this.meanPrompt += LENGTH_SMOOTHING * (tokens - this.meanPrompt);
     const at = this.fleet.replicas.get(route.replica) ?? new Replica(route.replica);
     const name = route.adapter === undefined ? undefined : this.names.get(route.adapter.base, route.adapter.name);
     const key = route.adapter === undefined ? undefined : name?.keyOf(route.adapter.revision);

@@ -11,20 +11,12 @@ const BASE = 'base';
 export const nodeName = (i: number): string => `replica-${i}`;
 const adapterName = (adapter: number): string => `adapter-${adapter}`;
 
-/** A clock of the machine, where what decisions cost is wanted: simulations read none. In ms. */
-export type Stopwatch = () => number;
-
 /** The policy that runs in front of real replicas. It knows what reports say and what it has sent. */
 export class PolicyDispatcher implements Dispatcher {
   readonly name: string;
   readonly router: Router;
-  /** By the stopwatch: for choices and what belongs to each request; for reports and plans. */
-  decisionMs = 0;
-  planMs = 0;
-  decisions = 0;
   private readonly replicas: readonly SimReplica[];
   private readonly config: ReplicaConfig;
-  private readonly stopwatch: Stopwatch;
   private readonly tickets = new Map<number, Ticket>();
   private readonly keys: AdapterKey[] = [];
   private readonly numbers = new Map<string, number>();
@@ -33,13 +25,11 @@ export class PolicyDispatcher implements Dispatcher {
     replicas: readonly SimReplica[],
     config: ReplicaConfig,
     settings: Partial<PolicySettings>,
-    stopwatch: Stopwatch = () => 0,
     name = 'policy',
   ) {
     this.name = name;
     this.replicas = replicas;
     this.config = config;
-    this.stopwatch = stopwatch;
     this.router = new Router(settings);
     replicas.forEach((_, i) => {
       this.numbers.set(nodeName(i), i);
@@ -60,27 +50,20 @@ export class PolicyDispatcher implements Dispatcher {
   choose(sim: SimRequest, now: number): number {
     const key = sim.adapter < 0 ? undefined : this.key(sim.adapter);
     const request: RouteRequest = { base: BASE, adapter: key?.name, tokens: sim.prompt };
-    const start = this.stopwatch();
     const route = this.router.choose(request, now) as Route;
     this.tickets.set(sim.id, this.router.begin(route, request, now));
-    this.decisionMs += this.stopwatch() - start;
-    this.decisions++;
     return this.numbers.get(route.replica)!;
   }
 
   onFirst(sim: SimRequest, now: number): void {
     const ticket = this.tickets.get(sim.id)!;
-    const start = this.stopwatch();
     this.router.firstToken(ticket, now);
-    this.decisionMs += this.stopwatch() - start;
   }
 
   onEnd(sim: SimRequest, now: number): void {
     const ticket = this.tickets.get(sim.id)!;
     this.tickets.delete(sim.id);
-    const start = this.stopwatch();
     this.router.finish(ticket, 'answered', now, sim.generated);
-    this.decisionMs += this.stopwatch() - start;
   }
 
   report(now: number): void {
@@ -91,17 +74,13 @@ export class PolicyDispatcher implements Dispatcher {
       const { running, queueTokens } = replica;
       const { slots, maxRunning } = this.config;
       const waiting = replica.waiting.length;
-      const start = this.stopwatch();
       const report = { base: BASE, adapters, slots, maxRunning, running, waiting, queueTokens };
       this.router.report(nodeName(i), report, now);
-      this.planMs += this.stopwatch() - start;
     });
   }
 
   plan(now: number): { replica: number; adapter: number; isLoad: boolean }[] {
-    const start = this.stopwatch();
     const actions = this.router.plan(now);
-    this.planMs += this.stopwatch() - start;
     return actions.flatMap((action) => {
       if (action.kind === 'swap') return [];
       const [replica, adapter] = [this.numbers.get(action.replica)!, Number(action.adapter.name.slice(8))];
