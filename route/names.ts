@@ -21,6 +21,8 @@ export class Name {
   readonly revisions = new Map<string, AdapterKey>();
   /** Revisions that it meant before: they are unloaded where nothing of them is under way. */
   readonly retired = new Set<AdapterKey>();
+  /** The last of them: a replica that comes back may hold one still. */
+  private readonly past: string[] = [];
   readonly demand: Demand = noDemand();
   /** Who is to hold it, in the order of the ring. */
   holders: readonly string[] = [];
@@ -42,10 +44,26 @@ export class Name {
     if (key === undefined) {
       key = Object.freeze({ base: this.base, name: this.name, revision });
       this.revisions.set(revision, key);
+      if (this.past.includes(revision)) this.retired.add(key);
     }
     return key;
   }
+
+  /** It means this no more. */
+  retire(key: AdapterKey): void {
+    this.retired.add(key);
+    if (this.past.push(key.revision) > KEPT_PAST) this.past.shift();
+  }
+
+  /** It means this, now or next. */
+  mean(key: AdapterKey): void {
+    this.retired.delete(key);
+    for (let at; (at = this.past.indexOf(key.revision)) >= 0;) this.past.splice(at, 1);
+  }
 }
+
+/** Former revisions of a name that are remembered. */
+const KEPT_PAST = 16;
 
 /** All names, by base. */
 export class Names {

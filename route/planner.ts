@@ -114,8 +114,8 @@ export class Planner {
     if (behind.length > 0) return behind.flatMap((each) => this.actions.load(each, next, 'revision', now));
     name.current = next;
     name.next = undefined;
-    name.retired.add(current);
-    name.retired.delete(next);
+    name.retire(current);
+    name.mean(next);
     return [{ kind: 'swap', from: current, to: next }];
   }
 

@@ -181,8 +181,10 @@ export const DEFAULT_POLICY: PolicySettings = {
 export const POLICY_LIMITS = {
   replicas: 1024,
   nameCharacters: 512,
-  /** Adapters of one report, and names that a router knows. */
+  /** Names that a router is told, and as many that it hears of. */
   adapters: 65_536,
+  /** Adapters of one report. */
+  reported: 4096,
   slots: 65_536,
   /** Requests, and tokens, that a replica can say it has. */
   requests: 1 << 20,

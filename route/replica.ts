@@ -138,7 +138,7 @@ export class Replica {
   /** It has not got what it said it has, or will not have it: reports of it are not believed for a time. */
   disbelieve(key: AdapterKey, now: number, forMs = DISBELIEF_MS): void {
     this.forget(key);
-    if (this.disbelieved.size < POLICY_LIMITS.adapters) this.disbelieved.set(key, now + forMs);
+    if (this.disbelieved.size < POLICY_LIMITS.reported) this.disbelieved.set(key, now + forMs);
   }
 
   /** It is known again that it has not got it, or still has it: reports count. */

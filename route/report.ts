@@ -42,7 +42,7 @@ export function checkReport(report: ReplicaReport): CheckedReport | undefined {
 function adaptersOf(given: unknown): Required<HeldAdapter>[] {
   if (!Array.isArray(given)) return [];
   const found: Required<HeldAdapter>[] = [];
-  for (const each of given.slice(0, POLICY_LIMITS.adapters) as readonly unknown[]) {
+  for (const each of given.slice(0, POLICY_LIMITS.reported) as readonly unknown[]) {
     if (!isObject(each) || !isName(each['name']) || !isName(each['revision'])) continue;
     found.push({
       name: each['name'],

@@ -126,8 +126,8 @@ export class Router implements Routing {
     const name = this.announced(adapter);
     if (name === undefined) return;
     const key = name.keyOf(adapter.revision);
-    if (name.current !== key) name.retired.add(name.current);
-    name.retired.delete(key);
+    if (name.current !== key) name.retire(name.current);
+    name.mean(key);
     name.current = key;
     name.next = undefined;
   }
@@ -136,9 +136,9 @@ export class Router implements Routing {
     const name = this.announced(adapter);
     if (name === undefined) return;
     const key = name.keyOf(adapter.revision);
-    if (name.next !== undefined && name.next !== key) name.retired.add(name.next);
+    if (name.next !== undefined && name.next !== key) name.retire(name.next);
     name.next = key === name.current ? undefined : key;
-    name.retired.delete(key);
+    name.mean(key);
   }
 
   private announced(adapter: AdapterKey): Name | undefined {
