@@ -3,6 +3,7 @@ import type { CudaGemmSchedule, LaunchShape } from '../../ir/cuda.js';
 import { groupWidth } from '../../ir/groupSums.js';
 import { type GemmKernel, LOGPROB_BLOCK, type LogProbKernel, type Segment } from '../../ir/kernel.js';
 import { expertRows } from './experts.js';
+import { adaptedInstance, adapterField } from './text/adapters.js';
 import { finishesRows, programsOf, rowPrologue, segmentsOf } from './text/contraction.js';
 import { segmentsProblem, tileStep } from './text/fragment.js';
 import { finishOfTile } from './text/lanePrograms.js';
@@ -92,6 +93,7 @@ interface MmaConfig extends ConfigFields {
   readonly raster: number;
   readonly threads: number;
   readonly sharedBytes: number;
+  readonly adapter?: ConfigFields;
 }
 
 function mmaConfig(
@@ -116,6 +118,7 @@ function mmaConfig(
     raster,
     threads: 32 * warps,
     sharedBytes: mmaSharedBytes(schedule, rowValues, kernel),
+    ...adapterField(kernel, operands),
   };
 }
 
@@ -153,7 +156,7 @@ export function emitGemmMma(
     experts.instance ?? kernel.rows,
     operands.nameOf(operands.get(kernel.a)),
     prologueOf.instance,
-    ...segments.map(({ instance }) => instance),
+    ...segments.map((functor, i) => adaptedInstance(kernel, kernel.segments[i]!, operands, functor)),
   ]);
   return {
     source: unitText({

@@ -15,6 +15,7 @@ import {
 } from '../../ir/kernel.js';
 import { columnStep } from '../operands.js';
 import { expertRows } from './experts.js';
+import { adaptedInstance, adapterField } from './text/adapters.js';
 import {
   finishesRows,
   groupValues,
@@ -70,6 +71,7 @@ interface SimtConfig extends ConfigFields {
   readonly tileN: number;
   readonly tileK: number;
   readonly sharedBytes: number;
+  readonly adapter?: ConfigFields;
 }
 
 function simtConfig(
@@ -91,6 +93,7 @@ function simtConfig(
     tileN: schedule.tn,
     tileK: schedule.tk,
     sharedBytes: simtSharedBytes(schedule, rowValues, kernel),
+    ...adapterField(kernel, operands),
   };
 }
 
@@ -171,7 +174,7 @@ export function emitGemmSimt(
     experts.instance ?? kernel.rows,
     operands.nameOf(operands.get(kernel.a)),
     prologueOf.instance,
-    ...segments.map(({ instance }) => instance),
+    ...segments.map((functor, i) => adaptedInstance(kernel, kernel.segments[i]!, operands, functor)),
   ]);
   return {
     source: simtUnit(kernel, operands, config, symbol, {

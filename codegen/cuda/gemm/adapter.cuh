@@ -59,6 +59,21 @@ TW_DEVICE AdapterTile<T> adapter_tile(const Segment &segment, int column0) {
     return { nullptr, nullptr, nullptr, 0, 0 };
 }
 
+constexpr int NO_SLOT = -1;
+
+/* The least slot behind `after` of rows row0 … row0 + count, of `end` in all. By a whole warp. */
+template <int count> TW_DEVICE int next_slot(const int *slots, int row0, int end, int after) {
+  constexpr int none = 0x7fffffff;
+  int least = none;
+#pragma unroll 4
+  for (int i = thread_again() & 31; i < count; i += 32) {
+    const int own = row0 + i < end ? slots[row0 + i] : NO_SLOT;
+    if (own > after && own < least) least = own;
+  }
+  least = __reduce_min_sync(ALL_LANES, least);
+  return least == none ? NO_SLOT : least;
+}
+
 /* The slots of a tile's rows, −1 for none, and the distinct ones among them in order of rows: in shared memory. */
 template <int rows> struct TileSlots {
   int count;

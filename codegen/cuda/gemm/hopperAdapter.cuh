@@ -14,6 +14,7 @@
  * the stage at which the next tile begins.
  */
 #pragma once
+#include "gemm/adapter.cuh"
 #include "gemm/hopperTiles.cuh"
 #include "lib/copy.cuh"
 #include "lib/launch.cuh"
@@ -21,21 +22,6 @@
 #include "lib/warp.cuh"
 
 namespace tw {
-
-constexpr int NO_SLOT = -1;
-
-/* The least slot behind `after` of rows row0 … row0 + count, of `end` in all. By a whole warp. */
-template <int count> TW_DEVICE int next_slot(const int *slots, int row0, int end, int after) {
-  constexpr int none = 0x7fffffff;
-  int least = none;
-#pragma unroll 4
-  for (int i = thread_again() & 31; i < count; i += 32) {
-    const int own = row0 + i < end ? slots[row0 + i] : NO_SLOT;
-    if (own > after && own < least) least = own;
-  }
-  least = __reduce_min_sync(ALL_LANES, least);
-  return least == none ? NO_SLOT : least;
-}
 
 /* The second factors of a column tile: their tensor map or null, a slot's rows of it, the first of them, and its part.
  */

@@ -14,6 +14,7 @@
  */
 #pragma once
 #include "experts/tiles.cuh"
+#include "gemm/adapter.cuh"
 #include "gemm/segments.cuh"
 #include "lib/copy.cuh"
 #include "lib/global.cuh"
@@ -32,6 +33,7 @@ struct MmaConfig {
   int raster;
   /* Of the launch. */
   int threads, shared_bytes;
+  AdapterConfig adapter = {};
 
   TW_CONSTEXPR int warps_down() const { return tile_m / warp_m; }
   TW_CONSTEXPR int warps() const { return warps_down() * (tile_n / warp_n); }
@@ -138,6 +140,54 @@ TW_DEVICE void mma_tile(const T *a, int rows, const T *w, int columns, const voi
   __syncthreads();
 }
 
+/*
+ * Adds what rows of adapters get to a warp's products, for each slot that its rows have. `columns`: of the tile that are
+ * left. Operands come from L2 as fragments.
+ */
+template <MmaConfig config, class T>
+TW_DEVICE void mma_adapters(const AdapterTile<T> &tile, int m0, int rows, int columns, MmaProducts<config> &products) {
+  constexpr AdapterConfig adapter = config.adapter;
+  static_assert(adapter.width % 8 == 0);
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int row0 = m0 + warp % config.warps_down() * config.warp_m;
+  const int column0 = warp / config.warps_down() * config.warp_n + lane / 4;
+  if (tile.slots == nullptr) return;
+  int slot = next_slot<config.warp_m>(tile.slots, row0, rows, NO_SLOT);
+#pragma unroll 1
+  for (; slot >= 0; slot = next_slot<config.warp_m>(tile.slots, row0, rows, slot)) {
+    ShrunkRows<T> own[config.down()];
+#pragma unroll
+    for (int i = 0; i < config.down(); i++) {
+      const int upper = row0 + 16 * i + lane / 4, lower = upper + 8;
+      const T *const x = tile.shrunk + (long long)upper * adapter.stride;
+      own[i] = { x, x + 8 * adapter.stride, upper < rows && tile.slots[upper] == slot,
+          lower < rows && tile.slots[lower] == slot };
+    }
+    const T *const second = tile.second + slot * tile.slot_elements + 2 * (lane % 4);
+#pragma unroll 1
+    for (int k = 0; k < adapter.rank; k += ADAPTER_STEP) {
+      unsigned y[config.across()][2];
+#pragma unroll
+      for (int j = 0; j < config.across(); j++) {
+        const int column = column0 + 8 * j;
+        const T *const from = second + column * adapter.rank + k;
+        y[j][0] = column < columns ? *(const unsigned *)from : 0u;
+        y[j][1] = column < columns ? *(const unsigned *)(from + 8) : 0u;
+      }
+#pragma unroll
+      for (int i = 0; i < config.down(); i++) {
+        unsigned x[adapter.matrices()][4];
+#pragma unroll
+        for (int matrix = 0; matrix < adapter.matrices(); matrix++)
+          own[i].load(k + matrix * tile.other_part, x[matrix]);
+#pragma unroll
+        for (int j = 0; j < config.across(); j++)
+          mma<T>(products[i][j], x[adapter.matrix_of(j)], y[j][0], y[j][1]);
+      }
+    }
+  }
+}
+
 /* What the prologue says of the tile's rows. No barrier follows: that of the main loop comes before any reader. */
 template <MmaConfig config, class Prologue>
 TW_DEVICE void mma_prologue(int m0, int rows, const Prologue &prologue, float *values) {
@@ -169,15 +219,18 @@ TW_DEVICE void mma_block(const T *a, int m0, int rows, int across, int expert, c
   mma_prologue<config>(m0, rows, prologue, values);
   const T *weight;
   int n0, left;
+  AdapterTile<T> adapters;
   visit_segment<config.tile_n>(across, [&](const auto &segment, int tile) {
     n0 = tile * config.tile_n;
     left = segment.columns - n0;
     weight = segment.weight();
+    if constexpr (config.adapter.is_there()) adapters = adapter_tile<config.adapter, T>(segment, n0);
   }, segments...);
   weight += (long long)expert * (left + n0) * config.w_stride;
   MmaProducts<config> products;
   mma_tile<config>(a + (long long)m0 * config.a_stride, rows - m0, weight + (long long)n0 * config.w_stride, left,
       shared_memory, products);
+  if constexpr (config.adapter.is_there()) mma_adapters<config>(adapters, m0, rows, left, products);
   /* What the epilogue needs is worked out when it comes to that, not kept in registers. */
   const int self = forgotten(threadIdx.x), quad = self % 4,
       i0 = self / 32 % config.warps_down() * config.warp_m + self % 32 / 4,

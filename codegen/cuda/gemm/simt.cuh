@@ -21,6 +21,7 @@
  */
 #pragma once
 #include "experts/tiles.cuh"
+#include "gemm/adapter.cuh"
 #include "gemm/segments.cuh"
 #include "lib/elements.cuh"
 #include "lib/global.cuh"
@@ -39,6 +40,7 @@ struct SimtConfig {
   int tile_m, tile_n, tile_k;
   /* Of the launch. */
   int shared_bytes;
+  AdapterConfig adapter = {};
 
   /* Floats from row to row: odd, so that neighbouring rows lie in different banks. */
   TW_CONSTEXPR int a_pitch() const { return tile_m + 1; }
@@ -130,6 +132,24 @@ TW_DEVICE void simt_tile(const A *a, int rows, const W *w, int columns, int all,
   __syncthreads();
 }
 
+/* Adds what rows of adapters get to a tile's products, of `columns` columns that are left. Ends with a barrier. */
+template <SimtConfig config, class T>
+TW_DEVICE void simt_adapters(const AdapterTile<T> &tile, int m0, int rows, int columns, float *products) {
+  constexpr AdapterConfig adapter = config.adapter;
+  for (int i = threadIdx.x; tile.slots != nullptr && i < config.tile_m * config.tile_n; i += SIMT_THREADS) {
+    const int r = i / config.tile_n, c = i % config.tile_n, row = m0 + r;
+    const int slot = row < rows && c < columns ? tile.slots[row] : NO_SLOT;
+    if (slot < 0) continue;
+    const int part = adapter.width > 0 && c / adapter.width % 2 == 1 ? tile.other_part : 0;
+    const T *const x = tile.shrunk + (long long)row * adapter.stride + part;
+    const T *const y = tile.second + slot * tile.slot_elements + c * adapter.rank;
+    float sum = products[r * config.pitch() + c];
+    for (int k = 0; k < adapter.rank; k++) sum = fmaf(load(x + k), load(y + k), sum);
+    products[r * config.pitch() + c] = sum;
+  }
+  __syncthreads();
+}
+
 /* What the prologue says of the tile's rows. No barrier follows: that of the main loop comes before any reader. */
 template <SimtConfig config, class Prologue>
 TW_DEVICE void simt_prologue(int m0, int rows, const Prologue &prologue, float *values) {
@@ -155,6 +175,8 @@ TW_DEVICE void simt_block(const A *a, int m0, int rows, int across, int expert, 
     simt_tile<config>(a + (long long)m0 * config.a_stride, rows - m0,
         segment.weight() + ((long long)expert * segment.columns + n0) * config.w_stride, segment.columns - n0,
         segment.columns, tile);
+    if constexpr (config.adapter.is_there())
+      simt_adapters<config>(adapter_tile<config.adapter, A>(segment, n0), m0, rows, segment.columns - n0, tile);
     const int first = n0 / segment.matrices, pieces = config.tile_n / segment.matrices / 32;
     for (int item = warp; item < config.tile_m * pieces; item += SIMT_WARPS) {
       const int i = item / pieces, row = m0 + i;

@@ -2,6 +2,7 @@
 import type { TensorMapDecl } from '../../../ir/cuda.js';
 import type { ContractionKernel, Segment } from '../../../ir/kernel.js';
 import { roundUp } from '../../../ir/types.js';
+import type { Functor } from './functor.js';
 import { type CudaOperands, ELEMENT_TYPES, matricesOf, physicalColumns } from './operands.js';
 import type { ConfigFields } from './unit.js';
 
@@ -55,6 +56,15 @@ export function adaptedSegment(
   const fields = [functor.instance, operands.nameOf(slots!), part, operands.nameOf(second!)];
   return { type, instance: `${type}{ ${fields.join(', ')} }` };
 }
+
+/** The same of a functor of that segment, as an expression. */
+export const adaptedInstance = (
+  kernel: ContractionKernel,
+  segment: Segment,
+  operands: CudaOperands,
+  { instance }: Functor,
+): string =>
+  adaptedSegment(kernel, segment, operands, { type: instance.slice(0, instance.indexOf('{')), instance }).instance;
 
 // Second factors in kernels of few rows: TileSlots and SecondPieces of gemm/adapter.cuh.
 

@@ -49,6 +49,28 @@ function error(got: Float64Array, want: Float64Array): number {
 
 const CASES: readonly Case[] = [
   {
+    what: 'on CUDA cores',
+    which: 'gateUp',
+    schedule: gemm('simt', 'cooperative', [32, 64, 32, 1]),
+    adapters: { slots: 3, rank: 16 },
+    slotOf: inTurns(50, 3, [0, -1, 2, 1]),
+  },
+  {
+    what: 'by mma, interleaved',
+    which: 'gateUp',
+    schedule: gemm('mma', 'cooperative', [64, 128, 32, 2]),
+    adapters: { slots: 3, rank: 32 },
+    slotOf: inTurns(100, 13, [0, -1, 2, 1]),
+  },
+  {
+    what: 'by mma, several segments',
+    which: 'qkv',
+    schedule: gemm('mma', 'cooperative', [32, 96, 64, 3]),
+    adapters: { slots: 3, rank: 16 },
+    slotOf: inTurns(50, 1, [0, -1, 2, 1]),
+    options: { backwards: true },
+  },
+  {
     what: 'ping-pong',
     which: 'qkv',
     schedule: gemm('wgmma', 'pingpong', [64, 96, 64, 3]),
