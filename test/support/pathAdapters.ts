@@ -17,6 +17,8 @@ export interface PathAdapterOptions {
   readonly fails?: (adapter: AdapterRef) => string | undefined;
   /** Loads, counted from 0, in which the device ends. */
   readonly lostAt?: ReadonlySet<number>;
+  /** Whether the device ends in a load. */
+  readonly losesLoad?: () => boolean;
 }
 
 /** An adapter whose content is this text. Its path does not matter. */
@@ -54,7 +56,7 @@ export class PathAdapters implements DeviceAdapters {
   }
 
   async load(slot: number, adapter: AdapterRef): Promise<void> {
-    const { wait = twoTurns, fails, lostAt } = this.options;
+    const { wait = twoTurns, fails, lostAt, losesLoad } = this.options;
     const load = this.loads.push({ slot, path: adapter.path }) - 1;
     const { generation } = this;
     if (!(slot >= 0 && slot < this.count)) this.errors.push(`slot ${slot}`);
@@ -64,7 +66,7 @@ export class PathAdapters implements DeviceAdapters {
     this.held[slot] = undefined;
     await wait(adapter, load);
     this.loading.delete(slot);
-    if (lostAt?.has(load) === true) this.device.lose();
+    if (lostAt?.has(load) === true || losesLoad?.() === true) this.device.lose();
     if (generation !== this.generation || this.device.isLost()) throw new StateLost('gone while it loaded');
     const failure = fails?.(adapter);
     if (failure !== undefined) throw new UserError(failure, 'put it back');
