@@ -163,6 +163,9 @@ export function rolesOf(
   if (kernel.anchor === 'logprobReduce') positive.add(kernel.parts);
   if (kernel.anchor === 'gemm' && kernel.experts !== undefined)
     give(kernel.experts.starts, { kind: 'starts', of: kernel.rows });
+  // All rows have the adapter of the first slot, the only one with numbers.
+  const adapters = kernel.anchor === 'shrink' ? kernel : kernel.anchor === 'gemm' ? kernel.adapter : undefined;
+  if (adapters !== undefined) give(adapters.slot, { kind: 'below', bound: 1 });
   if (kernel.anchor === 'sortByExpert') give(kernel.experts, { kind: 'below', bound: kernel.count });
   if (kernel.anchor === 'sample') sampleRoles(kernel, { give, positive });
   const dtypes = new Map(module.buffers.map((b) => [b.name, b.dtype]));

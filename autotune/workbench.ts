@@ -62,7 +62,7 @@ export class KernelOperands {
 /** Bytes of a weight as kernels read it. `tableRows`: of a table, the rows that are allocated. */
 export const weightBytes = (weight: WeightDecl, tableRows = sourceRows(weight)): number =>
   weight.layout === 'rows'
-    ? FORMATS[weight.format].bytes(tableRows, weight.k)
+    ? FORMATS[weight.format].bytes(tableRows, weight.k) * (weight.slots?.count ?? 1)
     : packedBytes(weight, physicalToLogical(weight).length);
 
 /** Workbenches that make room for each other, those used least recently first. */

@@ -178,7 +178,7 @@ export class CpuWorkbench {
       k: weight.k,
       rowMap,
       sources: [source],
-      target: { memory, offset: 0, bytes },
+      target: { memory, offset: 0, bytes: bytes / (weight.slots?.count ?? 1) },
     });
   }
 

@@ -8,6 +8,7 @@ import { scoringBucket } from '../../ir/scoring.js';
 import { stepExtents } from '../../ir/stepping.js';
 import { buildDecoder, buildStep, type DecoderShape } from '../../models/decoder/graph.js';
 import type { MaskKind } from '../../models/model/model.js';
+import type { AdapterSlots } from '../../passes/attachAdapters.js';
 import type { Numerics } from '../../passes/numerics.js';
 import { lower, optimize } from '../../passes/runPasses.js';
 
@@ -52,12 +53,13 @@ export function llamaModule(
 export const CACHE_ROWS = 640;
 
 /** The function step of the same model, on a CPU in f32. */
-export function stepModule(): KernelModule {
+export function stepModule(adapters?: AdapterSlots): KernelModule {
+  const numerics = adapters === undefined ? F32 : { ...F32, adapters };
   const inverseFrequencies = Float64Array.from({ length: 8 }, (_, i) => 10_000 ** (-i / 8));
   const rotary = { inverseFrequencies, factor: 1 };
   return lower(
-    optimize(buildStep(SHAPE, { cache: { rows: CACHE_ROWS, dtype: 'f32' }, rotary, dtypeOf: () => 'bf16' }), F32),
-    F32,
+    optimize(buildStep(SHAPE, { cache: { rows: CACHE_ROWS, dtype: 'f32' }, rotary, dtypeOf: () => 'bf16' }), numerics),
+    numerics,
   );
 }
 

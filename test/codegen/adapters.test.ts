@@ -11,6 +11,7 @@ import { roundToBf16 } from '../../ir/scalar.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { interfaceOf } from '../support/interface.js';
 import { expectSame } from '../support/numbers.js';
+import { casesHere } from '../support/thorough.js';
 import { randomArray, randomSource, runGenerated } from './harness.js';
 import { acc, constant, mul, store } from './modules.js';
 import { TESTED } from './tested.js';
@@ -84,7 +85,7 @@ const CASES: readonly Case[] = [
 
 const matricesOf = ({ pairing }: Case): number => (pairing.kind === 'interleave' ? 2 : 1);
 
-/** A shrink kernel, and a contraction for each schedule with results of its own. Without `slots`, contractions alone. */
+/** A shrink kernel, and a contraction for each schedule with its own results. Without `slots`: contractions alone. */
 function moduleOf(c: Case, isa: CpuIsa, count: number, slots: number | undefined): KernelModule {
   const isAmx = isa === 'amx';
   const dtype = isAmx ? 'bf16' : 'f32';
@@ -178,107 +179,117 @@ const slotOf = (row: number): number =>
   row < 24 ? 1 : row < 48 ? (row % 5 < 3 ? -1 : row % SLOTS) : ((row >> 3) % 4) - 1;
 
 describe.each([...TESTED])('adapters on %s', (isa) => {
-  it.each(CASES.map((c, turn) => ({ c, turn, label: c.label })))('$label', ({ c, turn }) => {
-    const tiles = SCHEDULES[isa];
-    const module = moduleOf(c, isa, tiles.length, SLOTS);
-    const plain = moduleOf(c, isa, 1, undefined);
-    verifyKernels(module);
-    const gemms = tiles.map(([mr, nr, kc, mb, steps]): CpuGemmSchedule => ({
-      kind: 'gemm',
-      isa,
-      mr,
-      nr,
-      kc,
-      mb,
-      nb: steps * c.step,
-    }));
-    const schedules: CpuSchedule[] = [{ kind: 'loop', isa, rows: 16 }, ...gemms];
-    module.kernels.forEach((kernel, i) => expect(isLegal(kernel, module, schedules[i]!, FACTS)).toBe(true));
-    const random = randomSource(c.k + c.rank);
-    const [x, e] = [randomArray(random, T * c.k), randomArray(random, T)];
-    const matrices = matricesOf(c);
-    const tensors = new Map(
-      c.columns.flatMap((rows, s) =>
-        Array.from(
-          { length: matrices },
-          (_, i) => [`w${s}_${i}`, { rows, columns: c.k, data: randomArray(random, rows * c.k) }] as const,
+  it.each(casesHere(CASES, ...(isa === 'amx' ? [0, 3] : [1, 2])).map((c, at) => ({ c, at, label: c.label })))(
+    '$label',
+    ({ c, at }) => {
+      const tiles = SCHEDULES[isa];
+      const module = moduleOf(c, isa, tiles.length, SLOTS);
+      const plain = moduleOf(c, isa, 1, undefined);
+      verifyKernels(module);
+      const gemms = tiles.map(([mr, nr, kc, mb, steps]): CpuGemmSchedule => ({
+        kind: 'gemm',
+        isa,
+        mr,
+        nr,
+        kc,
+        mb,
+        nb: steps * c.step,
+      }));
+      const schedules: CpuSchedule[] = [{ kind: 'loop', isa, rows: 16 }, ...gemms];
+      module.kernels.forEach((kernel, i) => expect(isLegal(kernel, module, schedules[i]!, FACTS)).toBe(true));
+      const random = randomSource(c.k + c.rank);
+      const [x, e] = [randomArray(random, T * c.k), randomArray(random, T)];
+      const matrices = matricesOf(c);
+      const tensors = new Map(
+        c.columns.flatMap((rows, s) =>
+          Array.from(
+            { length: matrices },
+            (_, i) => [`w${s}_${i}`, { rows, columns: c.k, data: randomArray(random, rows * c.k) }] as const,
+          ),
         ),
-      ),
-    );
-    const parts = c.columns.length * matrices;
-    const weights = new Map<string, Float64Array>([
-      ['a', randomArray(random, SLOTS * parts * c.rank * c.k)],
-      ['s', randomArray(random, SLOTS * parts)],
-      ...c.columns.map((n, s) => [`b${s}`, randomArray(random, SLOTS * n * matrices * c.rank)] as const),
-    ]);
-    const run = (
-      of: KernelModule,
-      rows: readonly number[],
-      workers: number,
-      slots: (row: number) => number = slotOf,
-    ): ReadonlyMap<string, Float64Array> => {
-      const { values, overruns } = runGenerated(of, {
-        sizes: { T: rows.length, R: 0 },
-        inputs: new Map([
-          ['x', rowsOf(x, c.k, rows)],
-          ['e', rowsOf(e, 1, rows)],
-          ['adapter', Float64Array.from(rows, slots)],
-        ]),
-        tensors,
-        weights,
-        schedules: of === plain ? gemms.slice(0, 1) : schedules,
-        workers,
-        tokensCapacity: 128,
-        isQuick: turn > 0,
-      });
-      expect(overruns).toEqual([]);
-      return values;
-    };
-    const got = run(module, everyRow, 1);
-    const kernels = (from: number, end: number): KernelModule => ({
-      ...module,
-      kernels: module.kernels.slice(from, end),
-    });
-    const rounded = new Map(
-      [...weights].map(([name, data]) => [name, data.map((v) => (isa === 'amx' && name !== 's' ? roundToBf16(v) : v))]),
-    );
-    const env = { sizes: { T, R: 0 }, buffers: new Map(got), tensors, weights: rounded, round: true };
-    const shrunk = interpretModule(kernels(0, 1), env).get('shrunk')!;
-    const columns = parts * c.rank;
-    const adapted = everyRow.filter((row) => slotOf(row) >= 0);
-    expectNear(
-      rowsOf(got.get('shrunk')!, columns, adapted),
-      rowsOf(shrunk, columns, adapted),
-      isa === 'amx' ? 2 ** -7 : 2e-6,
-      'shrunk',
-    );
-    const want = interpretModule(kernels(1, 2), env);
-    const base = run(plain, everyRow, 1);
-    const bare = everyRow.filter((row) => slotOf(row) < 0);
-    expect(bare.length).toBeGreaterThan(10);
-    c.columns.forEach((n, s) => {
-      expectNear(got.get(`y0_${s}`)!, want.get(`y0_${s}`)!, 5e-6, `y${s}`);
-      for (const i of tiles.keys()) expectSame(got.get(`y${i}_${s}`), got.get(`y0_${s}`), `y${i}_${s}`);
-      expectSame(
-        rowsOf(got.get(`y0_${s}`)!, n, bare),
-        rowsOf(base.get(`y0_${s}`)!, n, bare),
-        `rows without adapter of y${s}`,
       );
-    });
-    // Alone, elsewhere, among others, and by other threads a row has the same bits.
-    for (const [rows, workers] of [
-      [everyRow, 3],
-      [[5], 1],
-      [[...bare, ...adapted], 2],
-      [everyRow.slice(20, 53), 2],
-    ] as const) {
-      const part = run(module, rows, workers);
-      c.columns.forEach((n, s) => {
-        for (const i of tiles.keys())
-          expectSame(part.get(`y${i}_${s}`), rowsOf(got.get(`y0_${s}`)!, n, rows), `y${i}_${s} of ${rows.length} rows`);
+      const parts = c.columns.length * matrices;
+      const weights = new Map<string, Float64Array>([
+        ['a', randomArray(random, SLOTS * parts * c.rank * c.k)],
+        ['s', randomArray(random, SLOTS * parts)],
+        ...c.columns.map((n, s) => [`b${s}`, randomArray(random, SLOTS * n * matrices * c.rank)] as const),
+      ]);
+      const run = (
+        of: KernelModule,
+        rows: readonly number[],
+        workers: number,
+        slots: (row: number) => number = slotOf,
+      ): ReadonlyMap<string, Float64Array> => {
+        const { values, overruns } = runGenerated(of, {
+          sizes: { T: rows.length, R: 0 },
+          inputs: new Map([
+            ['x', rowsOf(x, c.k, rows)],
+            ['e', rowsOf(e, 1, rows)],
+            ['adapter', Float64Array.from(rows, slots)],
+          ]),
+          tensors,
+          weights,
+          schedules: of === plain ? gemms.slice(0, 1) : schedules,
+          workers,
+          tokensCapacity: 128,
+          isQuick: at > 0,
+        });
+        expect(overruns).toEqual([]);
+        return values;
+      };
+      const got = run(module, everyRow, 1);
+      const kernels = (from: number, end: number): KernelModule => ({
+        ...module,
+        kernels: module.kernels.slice(from, end),
       });
-    }
-    const none = run(module, everyRow, 2, () => -1);
-    for (const s of c.columns.keys()) expectSame(none.get(`y0_${s}`), base.get(`y0_${s}`), `y${s} without adapters`);
-  });
+      const rounded = new Map(
+        [...weights].map(([name, data]) => [
+          name,
+          data.map((v) => (isa === 'amx' && name !== 's' ? roundToBf16(v) : v)),
+        ]),
+      );
+      const env = { sizes: { T, R: 0 }, buffers: new Map(got), tensors, weights: rounded, round: true };
+      const shrunk = interpretModule(kernels(0, 1), env).get('shrunk')!;
+      const columns = parts * c.rank;
+      const adapted = everyRow.filter((row) => slotOf(row) >= 0);
+      expectNear(
+        rowsOf(got.get('shrunk')!, columns, adapted),
+        rowsOf(shrunk, columns, adapted),
+        isa === 'amx' ? 2 ** -7 : 2e-6,
+        'shrunk',
+      );
+      const want = interpretModule(kernels(1, 2), env);
+      const base = run(plain, everyRow, 1);
+      const bare = everyRow.filter((row) => slotOf(row) < 0);
+      expect(bare.length).toBeGreaterThan(10);
+      c.columns.forEach((n, s) => {
+        expectNear(got.get(`y0_${s}`)!, want.get(`y0_${s}`)!, 5e-6, `y${s}`);
+        for (const i of tiles.keys()) expectSame(got.get(`y${i}_${s}`), got.get(`y0_${s}`), `y${i}_${s}`);
+        expectSame(
+          rowsOf(got.get(`y0_${s}`)!, n, bare),
+          rowsOf(base.get(`y0_${s}`)!, n, bare),
+          `rows without adapter of y${s}`,
+        );
+      });
+      // Alone, elsewhere, among others, and by other threads a row has the same bits.
+      for (const [rows, workers] of [
+        [everyRow, 3],
+        [[5], 1],
+        [[...bare, ...adapted], 2],
+        [everyRow.slice(20, 53), 2],
+      ] as const) {
+        const part = run(module, rows, workers);
+        c.columns.forEach((n, s) => {
+          for (const i of tiles.keys())
+            expectSame(
+              part.get(`y${i}_${s}`),
+              rowsOf(got.get(`y0_${s}`)!, n, rows),
+              `y${i}_${s} of ${rows.length} rows`,
+            );
+        });
+      }
+      const none = run(module, everyRow, 2, () => -1);
+      for (const s of c.columns.keys()) expectSame(none.get(`y0_${s}`), base.get(`y0_${s}`), `y${s} without adapters`);
+    },
+  );
 });

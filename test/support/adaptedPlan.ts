@@ -1,5 +1,5 @@
 /**
- * Two contractions in a row with slots for adapters, compiled from a graph: y = (x·W₀ᵀ)·W₁ᵀ over N rows, each by its own
+ * Two contractions in a row with slots for adapters, compiled from a graph: y = (x·W₀ᵀ)·W₁ᵀ, each row by its own
  * adapter. All elements of a matrix are the same, so that sums are known.
  */
 import type { Scheduling } from '../../codegen/scheduling.js';

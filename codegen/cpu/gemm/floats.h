@@ -6,8 +6,8 @@
  *   scratch   the tile of an item [block_rows][ldc], columns that were widened, lines of the epilogue
  *
  * A worker multiplies an item over the whole depth, `kc` steps of k at a time, panel by panel, and gives the tile to
- * the segment's epilogue, behind what adapters add to it. Narrow panels that many rows share are widened to f32 first, the columns of one register tile
- * at a time, which stay in the first-level cache.
+ * the segment's epilogue, behind what adapters add to it. Narrow panels that many rows share are widened to f32 first,
+ * the columns of one register tile at a time, which stay in the first-level cache.
  */
 #pragma once
 #include "adapter/expand.h"

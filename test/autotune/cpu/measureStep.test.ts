@@ -29,8 +29,8 @@ describe.skipIf(cc === undefined)('measuring step', () => {
   const module = stepModule();
   const capacity = stepBucket(64, 64);
   const isa = (): CpuIsa => (loadAddon().cpuInfo().isas.avx2 ? 'avx2' : 'portable');
-  const defaultOf = (end: string, bucket: Bucket): CpuSchedule =>
-    defaultSchedule(kernelAt(module, end), module, { isas: [isa()], l1: 32 << 10, l2: 1 << 20 }, bucket);
+  const defaultOf = (end: string, bucket: Bucket, of = module): CpuSchedule =>
+    defaultSchedule(kernelAt(of, end), of, { isas: [isa()], l1: 32 << 10, l2: 1 << 20 }, bucket);
   let folders = 0;
   const make = (compiler: string): CpuMeasurer => {
     const settings = { ...readSettings(), cacheDir: join(folder, `cache${folders++}`), cc: compiler };
@@ -43,10 +43,11 @@ describe.skipIf(cc === undefined)('measuring step', () => {
     end: string,
     bucket: Bucket,
     others: readonly CpuSchedule[],
+    of = module,
   ): Promise<readonly Measurement<CpuSchedule>[]> => {
-    const reference = defaultOf(end, bucket);
+    const reference = defaultOf(end, bucket, of);
     const all: Measurement<CpuSchedule>[] = [];
-    const request = { kernel: kernelAt(module, end), module, bucket, reference, schedules: [reference, ...others] };
+    const request = { kernel: kernelAt(of, end), module: of, bucket, reference, schedules: [reference, ...others] };
     for await (const measurement of measurer.measure(request)) all.push(measurement);
     return all;
   };
@@ -103,6 +104,17 @@ exec ${cc} "$@"
         for (const each of found) expect(each, `${end} ${JSON.stringify(bucket)}`).toHaveProperty('seconds');
       }
     }
+  });
+
+  it('gives every row the adapter of the first slot', async () => {
+    const measurer = make(cc!);
+    const adapted = stepModule({ slots: 2, rank: 16 });
+    for (const end of ['attention.qkv.shrink', 'attention.qkv', 'ffn.gate_up'])
+      for (const bucket of [stepBucket(1, 600), stepBucket(40, 16)]) {
+        const found = await measure(measurer, end, bucket, [other(defaultOf(end, bucket, adapted))], adapted);
+        expect(found).toHaveLength(2);
+        for (const each of found) expect(each, `${end} ${JSON.stringify(bucket)}`).toHaveProperty('seconds');
+      }
   });
 
   it.each([
