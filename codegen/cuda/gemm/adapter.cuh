@@ -1,7 +1,7 @@
 /*
- * What rows of adapters add to a product (ir/kernel.ts): behind all of k, u·Bᵀ in the same accumulators, where u is what
- * a shrink kernel has left of the row and B the second factor of the row's own slot. Ranks are taken in order, 16 at a
- * time. A tile takes them once for each distinct slot among its rows; rows of other slots, and of none, get exact zeros,
+ * What rows of adapters add to a product (ir/kernel.ts): behind all of k, u·Bᵀ in the same accumulators, where u is
+ * what a shrink kernel has left of the row and B the second factor of the row's own slot. Ranks are taken in order, 16
+ * at a time. A tile takes them once for each distinct slot among its rows; rows of other slots, and of none, get exact zeros,
  * which change no bit of a sum.
  *
  * Where a kernel has adapters, its segments are Adapted, and its Config says an AdapterConfig.

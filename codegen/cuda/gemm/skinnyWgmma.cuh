@@ -90,13 +90,29 @@ template <SkinnyWgmmaConfig config> TW_CONSTEXPR int skinny_wgmma_pieces() {
   else return 0;
 }
 
+/* What was shrunk of a lane's rows, of each matrix, where it fits registers: one step. */
+template <SkinnyWgmmaConfig config> struct HeldShrunk {
+  static constexpr bool is_held = config.adapter.rank == ADAPTER_STEP;
+  unsigned x[config.adapter.matrices()][4];
+
+  template <class T> TW_DEVICE void load(const AdapterTile<T> &tile, const FewSlots &slots, int row0, int local) {
+    if constexpr (is_held) {
+      const ShrunkRows<T> rows = shrunk_rows<config.adapter>(tile, row0 + local, slots.of[local] >= 0,
+          slots.of[local + 8] >= 0);
+#pragma unroll
+      for (int m = 0; m < config.adapter.matrices(); m++) rows.load(m * tile.other_part, x[m]);
+    }
+  }
+};
+
 /*
  * Adds the products of a stage's pieces to a warp's accumulators: of 16 rows from `local` on, the lane's first, and of
  * the columns from eight number `group0` of the tile on.
  */
 template <SkinnyWgmmaConfig config, class T, int accumulators>
-TW_DEVICE void skinny_wgmma_add_second(const AdapterTile<T> &tile, const FewSlots &slots, int row0, int first, int end,
-    unsigned stage, int local, int group0, float (&acc)[accumulators]) {
+TW_DEVICE void skinny_wgmma_add_second(const AdapterTile<T> &tile, const FewSlots &slots,
+    const HeldShrunk<config> &held, int row0, int first, int end, unsigned stage, int local, int group0,
+    float (&acc)[accumulators]) {
   using Pieces = SecondPieces<config.adapter, config.tile_n>;
   constexpr AdapterConfig adapter = config.adapter;
   const short own_low = slots.of[local], own_high = slots.of[local + 8];
@@ -109,7 +125,10 @@ TW_DEVICE void skinny_wgmma_add_second(const AdapterTile<T> &tile, const FewSlot
     for (int s = 0; s < Pieces::steps; s++) {
       unsigned x[adapter.matrices()][4];
 #pragma unroll
-      for (int m = 0; m < adapter.matrices(); m++) rows.load(rank + 16 * s + m * tile.other_part, x[m]);
+      for (int m = 0; m < adapter.matrices(); m++) {
+        if constexpr (HeldShrunk<config>::is_held) mask_rows(x[m], held.x[m], low, high);
+        else rows.load(rank + 16 * s + m * tile.other_part, x[m]);
+      }
       add_second<adapter, config.tile_n, accumulators / 4>(stage, s, 8 * group0,
           [&](int group, unsigned y0, unsigned y1) {
             float d[4] = { acc[4 * group], acc[4 * group + 1], acc[4 * group + 2], acc[4 * group + 3] };
@@ -244,9 +263,10 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
           full[stage].expect((end - first) * Pieces::bytes);
           for (int piece = first; piece < end; piece++) {
             const int slot = slots.distinct[piece % slots.count];
+            const int column = slot * (int)(second.slot_elements / config.adapter.rank) + column0;
             load_box(shared + stage * stage_bytes + (piece - first) * Pieces::room, second_map,
-                Pieces::row_columns > 1 ? 0 : piece / slots.count * Pieces::piece_k,
-                (slot * (int)(second.slot_elements / config.adapter.rank) + column0) / Pieces::row_columns, full[stage]);
+                Pieces::row_columns > 1 ? 0 : piece / slots.count * Pieces::piece_k, column / Pieces::row_columns,
+                full[stage]);
           }
           if (++stage == stages) { stage = 0; phase ^= 1; }
         }
@@ -288,6 +308,10 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
       before = stage;
       if (++stage == stages) { stage = 0; phase ^= 1; }
     }
+    /* While the last products are under way. */
+    HeldShrunk<config> held;
+    const int local = (warp & 3) * 16 + (lane >> 2);
+    if constexpr (config.adapter.is_there()) held.load(second, slots, row0, local);
     wgmma_wait<0>();
 #pragma unroll
     for (int i = 0; i < group_n / 2; i++) forget(acc[i]);
@@ -303,8 +327,8 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
       if (pieces > 0) leave(before);
       for (int first = 0; first < pieces; first += of_stage) {
         full[stage].wait(phase);
-        skinny_wgmma_add_second<config>(second, slots, row0, first, min(first + of_stage, pieces),
-            shared + stage * stage_bytes, (warp & 3) * 16 + (lane >> 2), group * (group_n / 8), acc);
+        skinny_wgmma_add_second<config>(second, slots, held, row0, first, min(first + of_stage, pieces),
+            shared + stage * stage_bytes, local, group * (group_n / 8), acc);
         __syncwarp();
         leave(stage);
         if (++stage == stages) { stage = 0; phase ^= 1; }
@@ -314,11 +338,11 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
     named_sync<32 * config.consumer_warps()>(1);
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-      const int local = (warp & 3) * 16 + h * 8 + (lane >> 2);
-      if (local < tile_m) {
+      const int place = (warp & 3) * 16 + h * 8 + (lane >> 2);
+      if (place < tile_m) {
 #pragma unroll
         for (int g = 0; g < group_n / 8; g++)
-          *(float2 *)(products + local * pitch + group * group_n + 8 * g + 2 * (lane & 3)) =
+          *(float2 *)(products + place * pitch + group * group_n + 8 * g + 2 * (lane & 3)) =
               { acc[4 * g + 2 * h], acc[4 * g + 2 * h + 1] };
       }
     }

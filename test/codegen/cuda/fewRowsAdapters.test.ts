@@ -6,6 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { isLegalCuda } from '../../../codegen/cuda/index.js';
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import { expectSame } from '../../support/numbers.js';
+import { casesHere } from '../../support/thorough.js';
 import { type AdapterCase, adapterCase, emulateAdapters, emulateBase, interpretAdapters } from './adapterCases.js';
 
 const GEMM = { kind: 'gemm', cluster: 1, raster: 1, mode: 'cooperative' } as const;
@@ -41,12 +42,13 @@ function outputsOf({ kernel }: AdapterCase, values: Values, rows: number): Map<s
 const MIXED = [0, -1, 4, 4, 0, 1, -1, 4, 1, 3, 0, 0, 4, -1, 1, 1, 4, 2, 1, -1, 3];
 
 describe('rows of adapters', () => {
-  it.each([
+  const CASES = [
     ['gateUp', 16, [skinny(8, 48, 64, 4), onHopper(32, 96, 64, 3)]],
     ['qkv', 32, [skinny(32, 48, 64, 3), inPairs(onHopper(16, 48, 64, 2))]],
     ['o', 64, [skinny(16, 32, 128, 3), onHopper(8, 176, 64, 3)]],
     ['down', 48, [skinny(16, 80, 64, 16), onHopper(32, 80, 128, 2)]],
-  ] as const)('%s of rank %i', (which, rank, schedules) => {
+  ] as const;
+  it.each(casesHere<(typeof CASES)[number]>(CASES, 0))('%s of rank %i', (which, rank, schedules) => {
     const own = adapterCase(which, SHAPE, { slots: 5, rank });
     const count = MIXED.length;
     for (const schedule of schedules) expect(isLegalCuda(own.kernel, own.module, schedule, H100)).toBe(true);

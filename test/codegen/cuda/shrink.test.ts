@@ -1,6 +1,7 @@
 /** The first factor of adapters over fibres: against float64, and the same bits in every tile and company. */
 import { describe, expect, it } from 'vitest';
 import { expectSame } from '../../support/numbers.js';
+import { casesHere } from '../../support/thorough.js';
 import { adapterCase, emulateShrink, interpretAdapters } from './adapterCases.js';
 
 /** k of 200 ends within a step, and the last ranges are empty. */
@@ -8,7 +9,7 @@ const SHAPE = { hidden: 64, inter: 200, headDim: 32 } as const;
 
 describe('shrink', () => {
   const mixed = [0, -1, 2, 2, 0, 1, -1, 2, 1, 0, 0, 0, 2, -1, 1, 1, 2, 0, 1];
-  it.each(['qkv', 'down'] as const)('computes %s', (which) => {
+  it.each(casesHere(['qkv', 'down'] as const, 0))('computes %s', (which) => {
     const own = adapterCase(which, SHAPE, { slots: 3, rank: which === 'qkv' ? 16 : 32 });
     const rows = { slots: mixed };
     const expected = interpretAdapters(own, rows).get(own.shrink.out)!;
@@ -19,6 +20,7 @@ describe('shrink', () => {
       for (let i = row * width; i < (row + 1) * width; i++)
         expect(Math.abs(few[i]! - expected[i]!)).toBeLessThanOrEqual(Math.abs(expected[i]!) / 128 + 1e-4);
     });
-    for (const tile of [16, 64] as const) expectSame(emulateShrink(own, rows, tile), few, `tiles of ${tile}`);
+    for (const tile of casesHere([64, 16, 32] as const, 0))
+      expectSame(emulateShrink(own, rows, tile), few, `tiles of ${tile}`);
   });
 });

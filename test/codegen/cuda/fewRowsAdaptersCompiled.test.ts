@@ -1,0 +1,38 @@
+/** What NVIDIA's compiler makes of kernels with adapters: they refuse nothing, and keep their sums in registers. */
+import { describe, expect, it } from 'vitest';
+import { defaultCudaSchedule, emitCudaKernel } from '../../../codegen/cuda/index.js';
+import { SHRINK_ROWS } from '../../../ir/cuda.js';
+import { scoringBucket } from '../../../ir/scoring.js';
+import { compileByNvcc, hasNvcc } from '../../support/nvcc.js';
+import { casesHere } from '../../support/thorough.js';
+import { adapterCase } from './adapterCases.js';
+
+if (!hasNvcc) console.warn('SKIPPED: nvcc is not on PATH, so no kernel with adapters was compiled for a GPU.');
+
+const SHAPE = { hidden: 4096, inter: 14_336, headDim: 128 } as const;
+const CAPACITY = { T: 8192, R: 8192 };
+const H100 = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 } as const;
+const A100 = { arch: 'sm_80', sharedBytesPerBlock: 166_912, multiprocessors: 108 } as const;
+
+const ALL = (['qkv', 'gateUp', 'down'] as const).flatMap((which) =>
+  [16, 64].flatMap((rank) => [1, 64].map((rows) => ({ which, rank, rows }))),
+);
+
+describe.skipIf(!hasNvcc)('few rows with adapters', () => {
+  it.each([H100, A100])('are compiled for $arch', (facts) => {
+    const texts = casesHere(ALL, 4, 1).flatMap(({ which, rank, rows }) => {
+      const { kernel, module } = adapterCase(which, SHAPE, { slots: 64, rank });
+      const bucket = scoringBucket({ tokens: rows, rows, longest: rows });
+      return [emitCudaKernel(kernel, module, defaultCudaSchedule(kernel, module, facts, bucket), CAPACITY)];
+    });
+    const { shrink, module } = adapterCase('qkv', SHAPE, { slots: 64, rank: 16 });
+    const shrinks = casesHere(SHRINK_ROWS, 0, 3).map((rows) =>
+      emitCudaKernel(shrink, module, { kind: 'loop', threads: 256, rows }, CAPACITY),
+    );
+    for (const { registers, spillStores } of compileByNvcc([...texts, ...shrinks], facts.arch)) {
+      expect(registers).toBeLessThanOrEqual(255);
+      // Of 64 rows of gate and up, whose two blocks share a multiprocessor, a few words are put away.
+      expect(spillStores).toBeLessThanOrEqual(32);
+    }
+  });
+});
