@@ -40,8 +40,8 @@ export function addRoute(program: Command, context: Context): void {
       '             (30); quietPeriods (3); running (256), what a server runs at a time; slots (8), where',
       '             metrics do not say how many adapters it has room for',
       'probe        periodSeconds (2), timeoutSeconds (2), failures (2) until a server counts as down',
-      'limits       waitSeconds (30), attempts (4), drainSeconds (30), loadSeconds (120), connectSeconds (3),',
-      '             stallSeconds (120), bodyMiB (32), heldMiB, connections, waiting',
+      'limits       waitSeconds (30), attempts (4), drainSeconds (30), loadSeconds (120),',
+      '             connectSeconds (3), stallSeconds (120), bodyMiB (32), heldMiB, connections, waiting',
     ],
     'What it answers': [
       'The endpoints of the servers: /v1/completions, /v1/chat/completions, /v1/models (all of them',
@@ -54,9 +54,9 @@ export function addRoute(program: Command, context: Context): void {
       'equal answers, so that asking twice changes nothing. A stream that has begun ends with an error.',
     ],
     'A new revision of an adapter': [
-      'Write it into a folder of its own, and set the link that path names to it. The router sees it within',
-      'placementSeconds, has every holder load it, and then lets the name mean it; requests that run keep',
-      'the old one. Servers must let adapters be loaded: see tilewright serve --help.',
+      'Write it into a folder of its own, and set the link that path names to it. The router sees it',
+      'within placementSeconds, has every holder load it, and then lets the name mean it; requests that',
+      'run keep the old one. Servers must let adapters be loaded: see tilewright serve --help.',
     ],
     'To stop it': ['Ctrl-C, or SIGTERM: what runs has drainSeconds to end. A second signal ends it at once.'],
     Examples: [

@@ -178,7 +178,7 @@ export class Forwarder {
         if (asked.signal.aborted) return ((outcome = 'cancelled'), { outcome, replica: replica.id });
         const why = takenWhy ?? (error instanceof Error ? error.message : String(error));
         if (takenWhy === undefined)
-          this.fleet.suspect(replica, why, /refused|no connection|cannot be reached/.test(why));
+          this.fleet.suspect(replica, why, /refused|no connection|cannot be reached|no address/.test(why));
         return miss(why, 'failed');
       }
       const turned = await this.turnedAway(answer, route, replica);

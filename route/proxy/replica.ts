@@ -40,7 +40,8 @@ export class Replica {
   why = '';
   /** An administrator wants it to get no new requests. */
   isDrained = false;
-  models: readonly ListedModel[] = [];
+  private listed: readonly ListedModel[] = [];
+  private names: ReadonlySet<string> = new Set();
   metrics: ReplicaMetrics | undefined;
   /** Loads and unloads that have been done: what was listed before is old. */
   changes = 0;
@@ -56,9 +57,18 @@ export class Replica {
     this.link = new ReplicaLink(config, { connectMs });
   }
 
+  get models(): readonly ListedModel[] {
+    return this.listed;
+  }
+
+  set models(models: readonly ListedModel[]) {
+    this.listed = models;
+    this.names = new Set(models.map(({ id }) => id));
+  }
+
   /** The model that others are adapters of, or stand beside. */
   get base(): string | undefined {
-    return this.models.find(({ parent }) => parent === undefined)?.id;
+    return this.listed.find(({ parent }) => parent === undefined)?.id;
   }
 
   get takesRequests(): boolean {
@@ -66,7 +76,7 @@ export class Replica {
   }
 
   lists(model: string): boolean {
-    return this.models.some(({ id }) => id === model);
+    return this.names.has(model);
   }
 
   /** Asks how it is. Never rejects. */

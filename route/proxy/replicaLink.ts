@@ -166,8 +166,7 @@ function reasonOf(error: unknown): string {
     case 'HPE_HEADER_OVERFLOW':
       return 'its headers are too large';
     default:
-      return typeof code === 'string' && code.startsWith('HPE_')
-        ? 'what it says is no HTTP'
-        : String(message ?? error).slice(0, 200);
+      if (typeof code !== 'string') return String(message ?? error).slice(0, 200);
+      return code.startsWith('HPE_') ? 'what it says is no HTTP' : `the system says ${code}`;
   }
 }

@@ -18,6 +18,7 @@ const COMMANDS = [
   'reward',
   'search',
   'serve',
+  'route',
   'compile',
   'tune',
   'merge',
