@@ -105,7 +105,7 @@ export function beginLoading(
   prepareDevices(asked, target, host);
   const request = logitsFor === undefined ? asked : { ...asked, logits: logitsFor(checkpoint) };
   const { logits } = request;
-  for (const line of [...checkpoint.warnings, ...(adapter?.warnings ?? [])]) ui.warn(line);
+  for (const line of new Set([...checkpoint.warnings, ...(adapter?.warnings ?? [])])) ui.warn(line);
   const tokenizer = describeTokenizer(checkpoint.path, checkpoint.config.vocabSize);
   opening.requireTokenizer(tokenizer.hash);
   // A run on a CPU promises a bound on memory, which includes this process. Hosts of GPUs have memory to spare.

@@ -3,6 +3,7 @@ import type { AdapterRef } from '../../engine/device.js';
 import { UserError } from '../../errors.js';
 import type { Adapter } from '../../models/adapters/adapter.js';
 import { openAdapter } from '../../models/adapters/open.js';
+import { withAdapter } from '../../models/adapters/overlay.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { ADAPTER_RANK } from '../../ir/kernel.js';
 import { roundUp } from '../../ir/types.js';
@@ -35,8 +36,7 @@ export function openAdapted(
     fingerprint = () => base.fingerprint();
     const own = openAdapter(adapterDir, base);
     adapter = own;
-    requireRiding(own);
-    return base;
+    return own.replaced.length === 0 && own.model === base.model ? base : withAdapter(base, own);
   };
   return { checkpoint: openModel(path, init, draftModel, adapt), fingerprint: () => fingerprint(), adapter };
 }
