@@ -50,6 +50,8 @@ describe('flags that work', () => {
     [['--samples', '{"a": [2, 0]}'], { samples: new Map([['a', new Set([2, 0])]]) }],
     [['--predict_only', '--output_path', 'out'], { predictsOnly: true }],
     [['--device', 'cpu'], { target: 'cpu' }],
+    [['--model_args', 'peft=adapters/fr'], { adapter: { name: 'fr', path: 'adapters/fr' } }],
+    [['--adapter', 'french=adapters/fr'], { adapter: { name: 'french', path: 'adapters/fr' } }],
     [
       ['--gen_kwargs', 'do_sample=true', 'top_k=5'],
       {

@@ -148,7 +148,7 @@ describe('search', () => {
     [[...ASKED, '--memory-split', '0'], '--memory-split 0: expected auto'],
     [[...ASKED, '--at-once', '0'], '--at-once 0: expected a whole number'],
     [[...ASKED, '--resume'], '--resume needs the folder of the search that it continues'],
-    [[...ASKED, '--adapter', 'a'], '--adapter: this version reads no adapters'],
+    [[...ASKED, '--adapter', 'a', '--adapter', 'b'], '--adapter: the model has one adapter'],
     [[...ASKED, '--model-name', ''], '--model-name is empty'],
   ])('refuses %j before it opens anything', async (argv, message) => {
     const { status, stderr } = await runCli(['search', ...argv]);
