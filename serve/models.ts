@@ -1,5 +1,7 @@
 /** The models of a server, as the thread that speaks HTTP sees them: what they are, and what can be asked of them. */
+import type { AdapterRef } from '../engine/device.js';
 import type { ModelStats } from '../engine/modelStats.js';
+import type { AdapterNames } from './adapters/names.js';
 import { ApiError, badRequest } from './apiError.js';
 import type { ContinuationRequest, RequestEvent, RewardRequest, ScoreRequest } from '../engine/request.js';
 import type { ClassHead } from '../models/model/model.js';
@@ -88,8 +90,16 @@ export interface ServedModel {
   readonly texts: ModelTexts;
   /** How answers are read, where that is not found in the chat template. */
   readonly parsers?: AnswerParsers;
+  /** The adapter that its requests have. Names and fingerprint are then the adapter's. */
+  readonly adapter?: ServedAdapter | undefined;
   /** How rows of it become scores: of a reward model, and of a language model that is known to be a verifier. */
   readonly scoring?: ScoringFacts | undefined;
+}
+
+export interface ServedAdapter extends AdapterRef {
+  readonly rank: number;
+  /** The name of the model that it belongs to. */
+  readonly parent: string;
 }
 
 export interface AnswerParsers {
@@ -110,11 +120,20 @@ export interface ScoringFacts {
   readonly pad: number | undefined;
 }
 
+/** What every request for a model says. */
+export const askOf = ({ key, adapter }: ServedModel): { readonly model: string; readonly adapter?: AdapterRef } => ({
+  model: key,
+  ...(adapter === undefined ? {} : { adapter: { hash: adapter.hash, path: adapter.path } }),
+});
+
 /** What endpoints ask. Over a port to the engine's thread; tests have one in their own. */
 export interface ModelClient {
+  /** Models, and adapters behind them. */
   readonly models: readonly ServedModel[];
+  /** The names of adapters, where a model has slots for them. */
+  readonly adapters?: AdapterNames | undefined;
   submit(request: ServedRequest, listener: RequestListener): RunningRequest;
-  /** What the engine has counted of each model, in the order of `models`, a moment ago. */
+  /** What the engine has counted of each model, in the order of `models` without adapters, a moment ago. */
   stats(): Promise<readonly ModelStats[]>;
   /** Rejects with ApiError 400 where no text can be asked for by this source, or it is beyond bounds. */
   checkGrammar(model: ServedModel, source: GrammarSource): Promise<void>;

@@ -2,7 +2,7 @@
 import { isGiven } from '../../system/json.js';
 import { type ChoiceListener, Choices } from '../choices.js';
 import type { EventStream, Exchange, Route } from '../exchange.js';
-import type { ModelClient } from '../models.js';
+import { askOf, type ModelClient } from '../models.js';
 import { engineOptions } from '../sampling.js';
 import { answerHead, StreamedChat, WholeChat } from './answer.js';
 import { type ChatRequest, readChat } from './body.js';
@@ -57,7 +57,7 @@ async function stream(client: ModelClient, chat: ChatRequest, exchange: Exchange
 function submit(client: ModelClient, chat: ChatRequest, listener: ChoiceListener): Choices {
   const { model, options, prompt, maxTokens, grammar, prediction } = chat;
   const request = {
-    ...({ kind: 'generate', model: model.key, prompt, n: options.n } as const),
+    ...({ kind: 'generate', ...askOf(model), prompt, n: options.n } as const),
     ...engineOptions(options, model, maxTokens, grammar !== undefined),
     ...(grammar === undefined ? {} : { grammar }),
     ...(prediction === undefined ? {} : { prediction: prediction.tokens }),

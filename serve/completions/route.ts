@@ -1,7 +1,7 @@
 /** POST /v1/completions: prompts go on as texts; and what clients ask beside. */
 import { type ChoiceListener, Choices } from '../choices.js';
 import type { EventStream, Exchange, Route } from '../exchange.js';
-import type { ModelClient } from '../models.js';
+import { askOf, type ModelClient } from '../models.js';
 import { engineOptions } from '../sampling.js';
 import { answerHead, StreamedAnswer, usageJson, WholeAnswer } from './answer.js';
 import { type Completion, readCompletion } from './body.js';
@@ -72,7 +72,7 @@ class RunningPrompts {
         const answered = new AnsweredPrompt(completion, each);
         const { rows } = answered;
         const request = {
-          ...({ kind: 'generate', model: model.key, prompt, n: drawn } as const),
+          ...({ kind: 'generate', ...askOf(model), prompt, n: drawn } as const),
           ...engineOptions(options, model, maxTokens, grammar !== undefined),
           ...(grammar === undefined ? {} : { grammar }),
           ...(rows === undefined ? {} : { rows }),

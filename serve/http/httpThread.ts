@@ -1,6 +1,7 @@
 /** The thread that speaks HTTP, as the engine's thread sees it. */
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import { UserError } from '../../errors.js';
+import type { AdapterOptions } from '../adapters/names.js';
 import type { QueueLimits } from '../link/client.js';
 import type { ModelSource } from '../texts/servedModel.js';
 import type { FromHttp, HttpSettings, ToHttp } from './threadMessages.js';
@@ -36,9 +37,9 @@ export class HttpThread {
   }
 
   /** Models are answered from now on. Resolves with the port of the engine's side. */
-  async open(models: readonly ModelSource[], limits: QueueLimits): Promise<MessagePort> {
+  async open(models: readonly ModelSource[], limits: QueueLimits, adapters?: AdapterOptions): Promise<MessagePort> {
     const { port1, port2 } = new MessageChannel();
-    this.tell({ kind: 'open', models, port: port2, limits }, [port2]);
+    this.tell({ kind: 'open', models, port: port2, limits, adapters }, [port2]);
     await this.next('open');
     return port1;
   }

@@ -1,4 +1,5 @@
 /** All endpoints that ask models, by room. */
+import { adapterRoutes, findingAdapters } from '../adapters/routes.js';
 import { chatRoutes } from '../chat/route.js';
 import { completionRoutes } from '../completions/route.js';
 import type { Route } from '../exchange.js';
@@ -11,6 +12,7 @@ import { answerSearch } from '../search/route.js';
 
 const ROOMS: readonly ((client: ModelClient) => readonly Route[])[] = [
   modelRoutes,
+  adapterRoutes,
   completionRoutes,
   (client) => chatRoutes(client, answerSearch),
   poolingRoutes,
@@ -19,5 +21,7 @@ const ROOMS: readonly ((client: ModelClient) => readonly Route[])[] = [
 /** `counts`: how requests were answered, for metrics. */
 export function routesOf(models: ModelClient, counts?: HttpCounts): readonly Route[] {
   const metrics = new ServerMetrics(models, counts);
-  return [...ROOMS.flatMap((routes) => routes(metrics.client)), metrics.route];
+  const { client } = metrics;
+  const routes = ROOMS.flatMap((room) => room(client));
+  return [...routes.map((route) => findingAdapters(route, client)), metrics.route];
 }

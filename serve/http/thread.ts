@@ -33,8 +33,8 @@ const server = new HttpServer({
   onError,
 });
 
-function open({ models, port: toEngine, limits }: Extract<ToHttp, { kind: 'open' }>): void {
-  const client = new LinkedClient(models.map(openServedModel), toEngine, limits, onError);
+function open({ models, port: toEngine, limits, adapters }: Extract<ToHttp, { kind: 'open' }>): void {
+  const client = new LinkedClient(models.map(openServedModel), toEngine, limits, onError, adapters);
   server.open(routesOf(client, counts));
   new Watchdog(client, hangMs, (isAlive) => server.setAlive(isAlive));
   tell({ kind: 'open' });

@@ -1,5 +1,6 @@
 /** What the thread that speaks HTTP is told, and what it tells. */
 import type { MessagePort } from 'node:worker_threads';
+import type { AdapterOptions } from '../adapters/names.js';
 import type { QueueLimits } from '../link/client.js';
 import type { ModelSource } from '../texts/servedModel.js';
 import type { HttpOptions } from './server.js';
@@ -17,6 +18,7 @@ export type ToHttp =
       readonly models: readonly ModelSource[];
       readonly port: MessagePort;
       readonly limits: QueueLimits;
+      readonly adapters?: AdapterOptions | undefined;
     }
   /** Takes no more requests; those that are being answered have so long. */
   | { readonly kind: 'drain'; readonly milliseconds: number };

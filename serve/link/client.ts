@@ -3,6 +3,7 @@ import type { EngineProgress } from '../../engine/engine.js';
 import type { ModelStats } from '../../engine/modelStats.js';
 import type { Generated, GeneratedToken, RequestEvent } from '../../engine/request.js';
 import type { GrammarSource } from '../../grammar/source.js';
+import { AdapterNames, type AdapterOptions, type AdapterSource } from '../adapters/names.js';
 import { ApiError } from '../apiError.js';
 import type { ModelClient, RequestListener, RunningRequest, ServedModel, ServedRequest } from '../models.js';
 import { readTape, type TapeEvent } from './eventTape.js';
@@ -39,7 +40,8 @@ interface Question {
 }
 
 export class LinkedClient implements ModelClient {
-  readonly models: readonly ServedModel[];
+  readonly adapters: AdapterNames | undefined;
+  private readonly own: readonly ServedModel[];
   /** Requests that have had no event, and the tokens of their prompts. */
   readonly waiting = { requests: 0, tokens: 0 };
   private readonly port: LinkPort;
@@ -59,12 +61,20 @@ export class LinkedClient implements ModelClient {
     port: LinkPort,
     limits: QueueLimits = { requests: 4096, tokens: 1 << 23 },
     onError: (error: unknown) => void = () => undefined,
+    adapters?: AdapterOptions,
   ) {
-    this.models = models;
+    this.own = models;
+    const [base] = models;
+    const names = models.flatMap((model) => model.names);
+    this.adapters = adapters && base && new AdapterNames(base, names, this.source, adapters);
     this.port = port;
     this.limits = limits;
     this.onError = onError;
     port.on('message', this.onMessage);
+  }
+
+  get models(): readonly ServedModel[] {
+    return this.adapters === undefined ? this.own : [...this.own, ...this.adapters.models];
   }
 
   /** Requests that have not ended. */
@@ -104,7 +114,7 @@ export class LinkedClient implements ModelClient {
   }
 
   async stats(): Promise<readonly ModelStats[]> {
-    const models = this.models.map(({ key }) => key);
+    const models = this.own.map(({ key }) => key);
     const answer = await this.ask((question) => ({ kind: 'stats', question, models }));
     if (answer.kind !== 'stats') throw new Error(`an answer of another kind: ${answer.kind}`);
     return answer.stats;
@@ -130,6 +140,17 @@ export class LinkedClient implements ModelClient {
     for (const { reject } of this.questions.values()) reject(error);
     this.questions.clear();
   }
+
+  private readonly source: AdapterSource = {
+    open: async (path) => {
+      const answer = await this.ask((question) => ({ kind: 'openAdapter', question, path }));
+      if (answer.kind !== 'adapter') throw new Error(`an answer of another kind: ${answer.kind}`);
+      return answer.facts;
+    },
+    release: async (hash) => {
+      await this.ask((question) => ({ kind: 'releaseAdapter', question, hash }));
+    },
+  };
 
   private refusalOf(promptTokens: number): ApiError | undefined {
     if (this.isLost) return new ApiError(503, 'The engine has ended.');
@@ -189,6 +210,8 @@ export class LinkedClient implements ModelClient {
       case 'stats':
       case 'progress':
       case 'checked':
+      case 'adapter':
+      case 'released':
         this.questionOf(message.question)?.resolve(message);
         return;
       case 'failed':

@@ -9,6 +9,7 @@ import type { TokenGuide } from '../../engine/guide.js';
 import type { RequestHandle } from '../../engine/handle.js';
 import type { GrammarSource } from '../../grammar/source.js';
 import { defined } from '../../system/defined.js';
+import type { AdapterSource } from '../adapters/names.js';
 import { TapeWriter } from './eventTape.js';
 import { sentError } from './failures.js';
 import { engineRequestOf, type FromEngine, type SentRequest, type ToEngine } from './protocol.js';
@@ -37,6 +38,7 @@ export class EngineHost {
   private readonly engine: Engine;
   private readonly port: LinkPort;
   private readonly guides: Guides | undefined;
+  private readonly adapters: AdapterSource | undefined;
   private readonly running = new Map<number, Running>();
   /** Requests with events. */
   private dirty: Running[] = [];
@@ -44,7 +46,8 @@ export class EngineHost {
   private readonly onMessage = (message: ToEngine): void => this.take(message);
   private readonly flush = (): void => this.post();
 
-  constructor(engine: Engine, port: LinkPort, guides?: Guides) {
+  constructor(engine: Engine, port: LinkPort, guides?: Guides, adapters?: AdapterSource) {
+    this.adapters = adapters;
     this.engine = engine;
     this.port = port;
     this.guides = guides;
@@ -90,6 +93,17 @@ export class EngineHost {
           question: message.question,
           progress: this.engine.progress,
         }));
+      case 'openAdapter':
+        void this.tell(message.question, async (adapters) => ({
+          ...{ kind: 'adapter', question: message.question, facts: await adapters.open(message.path) },
+        }));
+        return;
+      case 'releaseAdapter':
+        void this.tell(message.question, async (adapters) => {
+          await adapters.release(message.hash);
+          return { kind: 'released', question: message.question };
+        });
+        return;
       case 'check':
         void this.check(message.question, message.model, message.source);
         return;
@@ -167,6 +181,15 @@ export class EngineHost {
       if (this.guides === undefined) throw new Error('There is nobody who knows grammars.');
       await this.guides.check(model, source);
       this.send({ kind: 'checked', question });
+    } catch (error) {
+      this.send({ kind: 'failed', question, error: sentError(error) });
+    }
+  }
+
+  private async tell(question: number, ask: (adapters: AdapterSource) => Promise<FromEngine>): Promise<void> {
+    try {
+      if (this.adapters === undefined) throw new Error('The model has no slots for adapters.');
+      this.send(await ask(this.adapters));
     } catch (error) {
       this.send({ kind: 'failed', question, error: sentError(error) });
     }

@@ -3,6 +3,7 @@ import type { EngineProgress } from '../../engine/engine.js';
 import type { ModelStats } from '../../engine/modelStats.js';
 import type { EngineRequest } from '../../engine/request.js';
 import type { GrammarSource } from '../../grammar/source.js';
+import type { AdapterFacts } from '../adapters/names.js';
 import type { ServedRequest } from '../models.js';
 import type { Tape } from './eventTape.js';
 import type { SentError } from './failures.js';
@@ -24,7 +25,9 @@ export type ToEngine =
   | { readonly kind: 'acknowledge'; readonly counts: Int32Array }
   | { readonly kind: 'stats'; readonly question: number; readonly models: readonly string[] }
   | { readonly kind: 'progress'; readonly question: number }
-  | { readonly kind: 'check'; readonly question: number; readonly model: string; readonly source: GrammarSource };
+  | { readonly kind: 'check'; readonly question: number; readonly model: string; readonly source: GrammarSource }
+  | { readonly kind: 'openAdapter'; readonly question: number; readonly path: string }
+  | { readonly kind: 'releaseAdapter'; readonly question: number; readonly hash: string };
 
 /** From the engine. */
 export type FromEngine =
@@ -33,6 +36,8 @@ export type FromEngine =
   | { readonly kind: 'stats'; readonly question: number; readonly stats: readonly ModelStats[] }
   | { readonly kind: 'progress'; readonly question: number; readonly progress: EngineProgress }
   | { readonly kind: 'checked'; readonly question: number }
+  | { readonly kind: 'adapter'; readonly question: number; readonly facts: AdapterFacts }
+  | { readonly kind: 'released'; readonly question: number }
   | { readonly kind: 'failed'; readonly question: number; readonly error: SentError };
 
 export function sentRequest(request: ServedRequest): SentRequest {

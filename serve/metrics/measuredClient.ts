@@ -10,7 +10,10 @@ export function measuredClient(
   countsOf: (key: string | undefined) => RequestCounts | undefined,
 ): ModelClient {
   return {
-    models: client.models,
+    get models() {
+      return client.models;
+    },
+    adapters: client.adapters,
     stats: () => client.stats(),
     checkGrammar: (model, source) => client.checkGrammar(model, source),
     submit: (request, listener) => {

@@ -188,7 +188,8 @@ export class ServerMetrics {
   /** `http`: how requests were answered, where that is counted. */
   constructor(client: ModelClient, http?: HttpCounts) {
     this.source = client;
-    this.measured = client.models.map((model) => ({
+    const models = client.models.filter(({ adapter }) => adapter === undefined);
+    this.measured = models.map((model) => ({
       ...{ model, counts: new RequestCounts(model.maxLength), stats: NO_STATS },
     }));
     const byKey = new Map(this.measured.map(({ model, counts }) => [model.key, counts]));

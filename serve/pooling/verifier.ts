@@ -9,6 +9,7 @@ import { checkTokens, type LaidOut, type SolutionWriter } from '../../models/hea
 import { RowValues, rowsRequest, scoreOf, type Scoring } from '../../search/models/scoring.js';
 import { badRequest } from '../apiError.js';
 import {
+  askOf,
   type ModelClient,
   requireAnyModel,
   type ScoringFacts,
@@ -100,7 +101,7 @@ export async function scoreText(
   signal: AbortSignal,
 ): Promise<ScoredText> {
   const scoring = scoringOf(model, verdicts);
-  const asked = { ...rowsRequest(scoring, tokens, rows), model: model.key };
+  const asked = { ...rowsRequest(scoring, tokens, rows), ...askOf(model) };
   const { events, cachedTokens } = await answered(client, asked, signal);
   const found = new RowValues();
   for (const event of events) found.take(event);

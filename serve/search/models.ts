@@ -5,14 +5,14 @@ import { TEMPLATE_DAY } from '../../search/models/texts.js';
 import { EngineWriter } from '../../search/models/writer.js';
 import type { SearchOptions } from '../../search/options.js';
 import type { PathJudge, StepWriter } from '../../search/ports.js';
-import type { ServedModel } from '../models.js';
+import { askOf, type ServedModel } from '../models.js';
 import { type ScoringModel, scoringOf, writerOf } from '../pooling/verifier.js';
 
 export function stepWriterOf(model: ServedModel, ask: Ask, options: SearchOptions): StepWriter {
-  const { key, texts, vocabSize, maxLength, bosTokenId, eosTokenIds, ownEosTokenId } = model;
+  const { texts, vocabSize, maxLength, bosTokenId, eosTokenIds, ownEosTokenId } = model;
   return new EngineWriter(
     {
-      ...{ ask, vocabSize, maxLength, model: key, texts: searchTextsOf(model) },
+      ...{ ask: asking(model, ask), vocabSize, maxLength, model: model.key, texts: searchTextsOf(model) },
       ...{ detokenizer: texts.detokenizer, bos: bosTokenId, eosTokens: eosTokenIds, ownEos: ownEosTokenId },
     },
     options,
@@ -23,8 +23,15 @@ export function stepWriterOf(model: ServedModel, ask: Ask, options: SearchOption
 export async function pathJudgeOf(model: ScoringModel, ask: Ask, options: SearchOptions): Promise<PathJudge> {
   const writer = await writerOf(model);
   const scoring = scoringOf(model, writer.verdicts);
-  return EngineJudge.open({ ask, scoring, writer, model: model.key, maxLength: model.maxLength }, options);
+  return EngineJudge.open(
+    { ask: asking(model, ask), scoring, writer, model: model.key, maxLength: model.maxLength },
+    options,
+  );
 }
+
+/** Every request for the model has its adapter. */
+const asking = (model: ServedModel, ask: Ask): Ask =>
+  model.adapter === undefined ? ask : (request) => ask({ ...request, ...askOf(model) });
 
 const searchTextsOf = ({ texts }: ServedModel): SearchTexts => ({
   hasTemplate: texts.tokenizerInfo['chat_template'] !== undefined,

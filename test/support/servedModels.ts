@@ -5,6 +5,7 @@ import type { DeviceModel } from '../../engine/device.js';
 import { Engine, type EngineOptions } from '../../engine/engine.js';
 import type { ModelDrafts } from '../../engine/speculation.js';
 import { describeTokenizer } from '../../models/tokenizer/files.js';
+import type { AdapterOptions, AdapterSource } from '../../serve/adapters/names.js';
 import type { Route } from '../../serve/exchange.js';
 import { routesOf } from '../../serve/http/routes.js';
 import { type HttpOptions, HttpServer } from '../../serve/http/server.js';
@@ -41,6 +42,8 @@ export interface ServedOptions {
   readonly drafts?: ModelDrafts;
   readonly queue?: QueueLimits;
   readonly guides?: Guides;
+  /** Names of adapters of the first model, and who reads them. */
+  readonly adapters?: { readonly options: AdapterOptions; readonly source: AdapterSource };
 }
 
 export interface Served {
@@ -85,8 +88,8 @@ export function servedModels(options: ServedOptions = {}): Served {
       ? [model]
       : [model, open('judge', { names: ['judge'], kind: judge.kind ?? 'reward', scoring: judge.scoring })];
   const { port1, port2 } = new MessageChannel();
-  const host = new EngineHost(engine, port1, guides);
-  const client = new LinkedClient(models, port2, queue);
+  const host = new EngineHost(engine, port1, guides, options.adapters?.source);
+  const client = new LinkedClient(models, port2, queue, undefined, options.adapters?.options);
   const servers: HttpServer[] = [];
   return {
     client,
