@@ -1,9 +1,12 @@
 /** `tilewright serve`: answers over HTTP as OpenAI's servers do. */
+import { existsSync } from 'node:fs';
+import { basename, resolve } from 'node:path';
 import { type Command, Option } from 'commander';
 import type { ServeRequest } from '../commands/serve.js';
 import { isArtifact } from '../driver/names.js';
 import type { WithTargetChoice } from '../driver/precision.js';
 import { UsageError } from '../errors.js';
+import { MAX_ADAPTER_RANK, MAX_ADAPTER_SLOTS } from '../ir/kernel.js';
 import { CALL_STYLES, REASONING_STYLES } from '../models/chat/answerStyles.js';
 import { readSettings } from '../settings.js';
 import { defined } from '../system/defined.js';
@@ -45,6 +48,8 @@ const BODY_MIB = '32';
 const QUEUE = '4096';
 const QUEUE_TOKENS = '8388608';
 const CONNECTIONS = '16384';
+const SLOTS = 16;
+const RANK = 16;
 
 export function addServe(program: Command, context: Context): void {
   const command = program
@@ -81,6 +86,15 @@ export function addServe(program: Command, context: Context): void {
       collect,
     )
     .option(
+      '--adapter <[name=]dir>',
+      'a LoRA adapter that requests may name as their model; may be repeated',
+      collect,
+    )
+    .option('--adapter-folder <dir>', 'a folder of adapters: its folders are read when a request names one')
+    .option('--adapter-updates', 'lets clients load and unload adapters, from paths of this machine')
+    .option('--adapter-slots <n>', `adapters that a device holds side by side (default: ${SLOTS}, or all that are given)`)
+    .option('--adapter-rank <r>', `largest rank of an adapter (default: of those given, at least ${RANK})`)
+    .option(
       '--queue-requests <n>',
       `requests that may wait for their first token; more are told 429 (default: ${QUEUE})`,
     )
@@ -112,6 +126,12 @@ export function addServe(program: Command, context: Context): void {
       '/pooling, /score, /classify and /rerank for reward models; /health, /ping, /version, /load and',
       '/metrics (Prometheus). docs/serving.md lists every field, status and flag.',
     ],
+    Adapters: [
+      'With --adapter, --adapter-folder or --adapter-updates the model has slots for LoRA adapters. A request',
+      'names one as its "model"; base and adapters share batches, and none changes what another computes.',
+      '/v1/load_lora_adapter and /v1/unload_lora_adapter need --adapter-updates: whoever may call them can',
+      'have any folder of this machine read as an adapter. docs/adapters.md says what is read.',
+    ],
     Keys: [
       'Without a key everybody who reaches the address is let in. A key in a file, or in the variable',
       'TILEWRIGHT_API_KEY, is not seen in lists of processes. Clients send Authorization: Bearer KEY.',
@@ -130,6 +150,33 @@ export function addServe(program: Command, context: Context): void {
     ],
     'Exit status': EXIT_STATUSES,
   });
+}
+
+type Whole = (name: string, flag: string, most: number, usual: string, least?: number) => number;
+
+/** What is said of adapters; undefined where the model needs no slots for any. */
+function adaptersOf(flags: Flags, whole: Whole): ServeRequest['adapters'] {
+  const given = texts(flags, 'adapter');
+  const folder = text(flags, 'adapterFolder');
+  const allowsUpdates = flags['adapterUpdates'] === true;
+  const number = (name: string, flag: string, most: number): number | undefined =>
+    text(flags, name) === undefined ? undefined : whole(name, flag, most, '16');
+  const slots = number('adapterSlots', '--adapter-slots', MAX_ADAPTER_SLOTS);
+  const rank = number('adapterRank', '--adapter-rank', MAX_ADAPTER_RANK);
+  if (given.length > 0 || folder !== undefined || allowsUpdates)
+    return { given: given.map(adapterFlag), allowsUpdates, ...defined({ folder, slots, rank }) };
+  if (slots === undefined && rank === undefined) return undefined;
+  throw new UsageError(
+    '--adapter-slots, --adapter-rank: there are no adapters',
+    'give some: --adapter NAME=DIR; or let clients load them: --adapter-updates',
+  );
+}
+
+/** `[NAME=]DIR`. A folder may have the sign in its own name. */
+function adapterFlag(given: string): { readonly name: string; readonly path: string } {
+  const at = existsSync(given) ? -1 : given.indexOf('=');
+  const path = resolve(given.slice(at + 1));
+  return { name: nameOf('--adapter', at < 0 ? basename(path) : given.slice(0, at)), path };
 }
 
 const KEY_FILE_BYTES = 1 << 20;
@@ -224,6 +271,7 @@ function parse(context: Context, model: string, flags: Flags): Omit<WithTargetCh
       toolCalls: styleFlag('--tool-call-parser', text(flags, 'toolCallParser'), CALL_STYLES),
       reasoning: styleFlag('--reasoning-parser', text(flags, 'reasoningParser'), REASONING_STYLES),
     }),
+    ...defined({ adapters: adaptersOf(flags, whole) }),
     queue: {
       requests: whole('queueRequests', '--queue-requests', 1_000_000, QUEUE),
       tokens: whole('queueTokens', '--queue-tokens', 1_000_000_000, QUEUE_TOKENS),

@@ -21,9 +21,10 @@ import { scoringFacts } from './verifier.js';
 import { draftModelOf, type DraftOptions } from './draftOptions.js';
 import { modelDrafts } from './drafts.js';
 import { EngineModels, type OpenedForEngine } from './engineModels.js';
+import { OpenedAdapters, type ServedAdapters } from './servedAdapters.js';
 import { systemFingerprint } from './systemFingerprint.js';
 
-export interface ServeRequest extends LoadRequest, DraftOptions {
+export interface ServeRequest extends Omit<LoadRequest, 'adapters'>, DraftOptions {
   readonly http: Omit<HttpSettings, 'version' | 'page'>;
   /** Names that clients may ask for the model by. Default: that of its folder. */
   readonly names: readonly string[];
@@ -34,6 +35,8 @@ export interface ServeRequest extends LoadRequest, DraftOptions {
     /** What a language model was trained as. Default: what the name of its folder says. */
     readonly language?: string;
   };
+  /** Adapters of the model, by request. Default: it has no slots for any. */
+  readonly adapters?: ServedAdapters;
   readonly queue: QueueLimits;
   /** How answers are read, where that is not found in the chat template. */
   readonly parsers: AnswerParsers;
@@ -59,8 +62,10 @@ export async function serve(
   ui: Ui,
   { onReady, onDrain, onError }: ServeListener,
 ): Promise<void> {
-  const { http, names, verifier, queue, parsers, shutdownMs, signal, ...rest } = asked;
-  const request = { ...rest, ...draftModelOf(rest) };
+  const { http, names, verifier, queue, parsers, shutdownMs, signal, adapters: asksAdapters, ...rest } = asked;
+  requireModelAt(rest.model);
+  const adapters = asksAdapters && (await OpenedAdapters.open(rest.checkpoint ?? rest.model, asksAdapters));
+  const request = { ...rest, ...draftModelOf(rest), ...defined({ adapters: adapters?.slots }) };
   const wanted: readonly Wanted[] = [
     { key: 'model', names: names.length > 0 ? names : [nameOf(request.model)], parsers, request },
     ...(verifier === undefined
@@ -89,7 +94,8 @@ export async function serve(
       ),
     );
     guides.open();
-    host = new EngineHost(engine, await thread.open(sources, queue), guides);
+    const source = adapters?.sourceFor(engine, 'model');
+    host = new EngineHost(engine, await thread.open(sources, queue, adapters?.options), guides, source);
     ui.phase('serve');
     onReady(addressOf(http.host, port));
     await Promise.race([untilAborted(signal), thread.failed]);
@@ -99,6 +105,7 @@ export async function serve(
     host?.close();
     await engine.close();
     await guides?.close();
+    await adapters?.close();
     await thread.close();
   }
 }
@@ -115,7 +122,7 @@ interface Wanted {
 
 /** What is asked of the second model: the devices are the first one's, what is said of an artifact is not. */
 function besideRequest(
-  { checkpoint: _, trustsCode: __, dump: ___, cacheTokens: ____, draftModel, draft, ...request }: Wanted['request'],
+  { checkpoint: _, trustsCode: __, dump: ___, cacheTokens: ____, adapters: _____, draftModel, draft, ...request }: Wanted['request'],
   { model }: { readonly model: string },
 ): Wanted['request'] {
   // A draft that is opened with a model is that model's own.

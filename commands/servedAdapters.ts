@@ -1,6 +1,5 @@
 /** Adapters of a server: those of its start, and those that are named later. */
-import { existsSync, readdirSync, statSync } from 'node:fs';
-import { basename, join, resolve } from 'node:path';
+import { readdirSync, statSync } from 'node:fs';
 import type { Engine } from '../engine/engine.js';
 import { UsageError, UserError } from '../errors.js';
 import { ADAPTER_RANK } from '../ir/kernel.js';
@@ -24,14 +23,6 @@ export interface ServedAdapters {
 
 export const DEFAULT_SLOTS = 16;
 export const DEFAULT_RANK = 16;
-
-/** `[NAME=]DIR`: an adapter and the name to ask for it by. */
-export function namedAdapter(given: string): { readonly name: string; readonly path: string } {
-  const at = given.indexOf('=');
-  // A folder may have the sign in its own name.
-  if (at < 0 || existsSync(given)) return { name: basename(resolve(given)), path: resolve(given) };
-  return { name: given.slice(0, at), path: resolve(given.slice(at + 1)) };
-}
 
 /** Adapters as a server has read them before it opens its model. */
 export class OpenedAdapters {
@@ -93,6 +84,6 @@ function requireFolder(folder: string): void {
   if (readdirSync(folder).some((name) => name === 'adapter_config.json'))
     throw new UserError(
       `--adapter-folder ${folder}: it is an adapter itself`,
-      `give the folder that it lies in, or --adapter ${join(folder)}`,
+      `give the folder that it lies in, or --adapter ${folder}`,
     );
 }
