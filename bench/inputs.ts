@@ -15,6 +15,7 @@ import { fileTaskByName } from '../evaluate/fileTasks.js';
 import type { Question } from '../evaluate/question.js';
 import type { TokenizedQuestion } from '../evaluate/tokenize.js';
 import type { CpuIsa } from '../ir/plan.js';
+import type { AdapterSlots } from '../passes/attachAdapters.js';
 import { openTokenizer } from '../models/tokenizer/tokenizer.js';
 import type { BenchTarget } from './command.js';
 
@@ -87,6 +88,8 @@ export interface RandomModelOptions {
   readonly feeds?: boolean;
   /** `step` chooses tokens from whole rows of logits where it is asked to. */
   readonly logits?: boolean;
+  /** Slots for adapters. Default: none. */
+  readonly adapters?: AdapterSlots;
   /** A draft model or head, named as `model` is. */
   readonly draftModel?: string;
   /** Default: made-up weights. */
