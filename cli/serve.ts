@@ -1,6 +1,5 @@
 /** `tilewright serve`: answers over HTTP as OpenAI's servers do. */
-import { existsSync } from 'node:fs';
-import { basename, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import { type Command, Option } from 'commander';
 import type { ServeRequest } from '../commands/serve.js';
 import { isArtifact } from '../driver/names.js';
@@ -11,6 +10,7 @@ import { CALL_STYLES, REASONING_STYLES } from '../models/chat/answerStyles.js';
 import { readSettings } from '../settings.js';
 import { defined } from '../system/defined.js';
 import { decodeUtf8, readBounded } from '../system/read.js';
+import { adaptersOf as namedAdapters } from './adapterFlags.js';
 import { addDraftFlags, draftFlags } from './draftFlags.js';
 import {
   addSteppingFlags,
@@ -156,7 +156,7 @@ type Whole = (name: string, flag: string, most: number, usual: string, least?: n
 
 /** What is said of adapters; undefined where the model needs no slots for any. */
 function adaptersOf(flags: Flags, whole: Whole): ServeRequest['adapters'] {
-  const given = texts(flags, 'adapter');
+  const given = namedAdapters(flags).map(({ name, path }) => ({ name: nameOf('--adapter', name), path: resolve(path) }));
   const folder = text(flags, 'adapterFolder');
   const allowsUpdates = flags['adapterUpdates'] === true;
   const number = (name: string, flag: string, most: number): number | undefined =>
@@ -164,19 +164,12 @@ function adaptersOf(flags: Flags, whole: Whole): ServeRequest['adapters'] {
   const slots = number('adapterSlots', '--adapter-slots', MAX_ADAPTER_SLOTS);
   const rank = number('adapterRank', '--adapter-rank', MAX_ADAPTER_RANK);
   if (given.length > 0 || folder !== undefined || allowsUpdates)
-    return { given: given.map(adapterFlag), allowsUpdates, ...defined({ folder, slots, rank }) };
+    return { given, allowsUpdates, ...defined({ folder, slots, rank }) };
   if (slots === undefined && rank === undefined) return undefined;
   throw new UsageError(
     '--adapter-slots, --adapter-rank: there are no adapters',
     'give some: --adapter NAME=DIR; or let clients load them: --adapter-updates',
   );
-}
-
-/** `[NAME=]DIR`. A folder may have the sign in its own name. */
-function adapterFlag(given: string): { readonly name: string; readonly path: string } {
-  const at = existsSync(given) ? -1 : given.indexOf('=');
-  const path = resolve(given.slice(at + 1));
-  return { name: nameOf('--adapter', at < 0 ? basename(path) : given.slice(0, at)), path };
 }
 
 const KEY_FILE_BYTES = 1 << 20;

@@ -66,16 +66,26 @@ export class OpenedAdapters {
     return {
       open: async (path) => {
         const read = await this.reader.read(path);
-        await engine.loadAdapter(key, read);
+        await bringToDevices(engine, key, read);
         return read;
       },
-      release: (hash) => engine.unloadAdapter(key, hash),
+      release: (hash) => engine.unloadAdapter(hash, key),
     };
   }
 
   close(): Promise<void> {
     return this.reader.close();
   }
+}
+
+/** Rejects where devices cannot hold the adapter: a request of one token is computed with it. */
+async function bringToDevices(engine: Engine, model: string, { hash, path, rank }: AdapterFacts): Promise<void> {
+  const named = { model, adapter: { hash, path, rank } };
+  const handle = engine.limitsOf(model).classes !== undefined
+    ? engine.submit({ kind: 'reward', tokens: [0], positions: [0], ...named })
+    : engine.submit({ kind: 'score', tokens: [0], rows: [{ position: 0 }], ...named });
+  for (let events = await handle.read(); events.length > 0; events = await handle.read())
+    for (const event of events) if (event.kind === 'failed') throw event.error;
 }
 
 function requireFolder(folder: string): void {
