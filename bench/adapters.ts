@@ -69,6 +69,7 @@ async function open(options: Options, cacheTokens: number, hasSlots: boolean): P
   const measured: DeviceExecutor = {
     ...executor,
     capacity: executor.capacity,
+    ...defined({ adapters: hasSlots ? { slots, rank } : undefined }),
     call: (called, inputs, epoch) => timed(called, executor.call(called, inputs, epoch)),
     ...(executor.callInTurn === undefined
       ? {}
@@ -106,7 +107,12 @@ async function fillSlots({ weights }: Pick<Plan<unknown>, 'weights'>, executor: 
 const adapterOf = (i: number): AdapterRef => ({ hash: i.toString(16).padStart(64, '0'), path: `/made-up/${i}` });
 
 /** `adapters`: how many different ones the texts have; 0: none. */
-async function write({ device, vocabSize, busy }: Opened, options: Options, batch: number, adapters: number): Promise<Ran> {
+async function write(
+  { device, vocabSize, busy }: Opened,
+  options: Options,
+  batch: number,
+  adapters: number,
+): Promise<Ran> {
   const { prompt, new: maxNewTokens } = options;
   const steps: { at: number; busy: number }[] = [];
   const step: DeviceModel['step'] = async (message) => {

@@ -8,13 +8,11 @@ import type { AdapterSlots } from '../passes/attachAdapters.js';
 import { isFolder } from '../system/read.js';
 import { type Flags, text, wholeNumber } from './options.js';
 
-/** The flag of commands whose model has one adapter. */
-export const addAdapterFlag = (command: Command): Command =>
-  command.option(
-    '--adapter <[name=]dir>',
-    'folder of a LoRA adapter, as PEFT writes them, that the model has (docs/adapters.md)',
-    (value: string, before: readonly string[] = []) => [...before, value],
-  );
+const ONE = 'folder of a LoRA adapter, as PEFT writes them, that the model has (docs/adapters.md)';
+
+/** The flag of commands whose model has one adapter, or several by request. `help`: what they are to the command. */
+export const addAdapterFlag = (command: Command, help = ONE): Command =>
+  command.option('--adapter <[name=]dir>', help, (value: string, before: readonly string[] = []) => [...before, value]);
 
 /** `NAME=DIR`, or `DIR`, whose name is that of the folder. */
 export function namedAdapter(given: string): NamedAdapter {

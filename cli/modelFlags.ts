@@ -82,8 +82,11 @@ export const addVerifyFlag = (command: Command): Command =>
     "read all bytes of the artifact's weights and compare their hashes (compile --hash-weights)",
   );
 
-/** The flags of commands that keep keys and values while a model reads `what`: its memory, its devices, itself. */
-export function addSteppingFlags(command: Command, what: string): Command {
+/**
+ * The flags of commands that keep keys and values while a model reads `what`: its memory, its devices, itself.
+ * `adapters`: what an adapter is to the command. Default: the one that the model has.
+ */
+export function addSteppingFlags(command: Command, what: string, adapters?: string): Command {
   command
     .option(
       '--cache-tokens <n>',
@@ -95,7 +98,7 @@ export function addSteppingFlags(command: Command, what: string): Command {
     '--trust-code',
     "take the artifact's own plan and machine code as they are: with your rights, unchecked (see run --help)",
   );
-  return addAdapterFlag(addModelFlags(command)).option(
+  return addAdapterFlag(addModelFlags(command), adapters).option(
     '--dump <dir>',
     'write every stage of the compilation, numbered',
   );

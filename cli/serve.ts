@@ -48,6 +48,7 @@ const BODY_MIB = '32';
 const QUEUE = '4096';
 const QUEUE_TOKENS = '8388608';
 const CONNECTIONS = '16384';
+const ADAPTERS = 'folder of a LoRA adapter that requests may name as their model; may be repeated (docs/adapters.md)';
 const SLOTS = 16;
 const RANK = 16;
 
@@ -85,14 +86,12 @@ export function addServe(program: Command, context: Context): void {
       'lets pages of this origin ask, as https://example.org; *: all; may be repeated',
       collect,
     )
-    .option(
-      '--adapter <[name=]dir>',
-      'a LoRA adapter that requests may name as their model; may be repeated',
-      collect,
-    )
     .option('--adapter-folder <dir>', 'a folder of adapters: its folders are read when a request names one')
     .option('--adapter-updates', 'lets clients load and unload adapters, from paths of this machine')
-    .option('--adapter-slots <n>', `adapters that a device holds side by side (default: ${SLOTS}, or all that are given)`)
+    .option(
+      '--adapter-slots <n>',
+      `adapters that a device holds side by side (default: ${SLOTS}, or all that are given)`,
+    )
     .option('--adapter-rank <r>', `largest rank of an adapter (default: of those given, at least ${RANK})`)
     .option(
       '--queue-requests <n>',
@@ -114,7 +113,10 @@ export function addServe(program: Command, context: Context): void {
       '--shutdown-timeout <time>',
       `what runs has so long once the server is told to stop (default: ${SHUTDOWN})`,
     );
-  addSteppingFlags(addDraftFlags(command), 'requests').option('-q, --quiet', 'print the address and errors only');
+  addSteppingFlags(addDraftFlags(command), 'requests', ADAPTERS).option(
+    '-q, --quiet',
+    'print the address and errors only',
+  );
   addVerboseFlag(command).action(async (model: string, _options: unknown, self: Command) => {
     await serve(context, model, self.opts<Flags>());
   });
@@ -156,7 +158,9 @@ type Whole = (name: string, flag: string, most: number, usual: string, least?: n
 
 /** What is said of adapters; undefined where the model needs no slots for any. */
 function adaptersOf(flags: Flags, whole: Whole): ServeRequest['adapters'] {
-  const given = namedAdapters(flags).map(({ name, path }) => ({ name: nameOf('--adapter', name), path: resolve(path) }));
+  const given = namedAdapters(flags).map(({ name, path }) => ({
+    ...{ name: nameOf('--adapter', name), path: resolve(path) },
+  }));
   const folder = text(flags, 'adapterFolder');
   const allowsUpdates = flags['adapterUpdates'] === true;
   const number = (name: string, flag: string, most: number): number | undefined =>

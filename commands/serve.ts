@@ -122,7 +122,16 @@ interface Wanted {
 
 /** What is asked of the second model: the devices are the first one's, what is said of an artifact is not. */
 function besideRequest(
-  { checkpoint: _, trustsCode: __, dump: ___, cacheTokens: ____, adapters: _____, draftModel, draft, ...request }: Wanted['request'],
+  {
+    checkpoint: _,
+    trustsCode: __,
+    dump: ___,
+    cacheTokens: ____,
+    adapters: _____,
+    draftModel,
+    draft,
+    ...request
+  }: Wanted['request'],
   { model }: { readonly model: string },
 ): Wanted['request'] {
   // A draft that is opened with a model is that model's own.

@@ -13,7 +13,9 @@ import type { Extents } from '../../ir/extents.js';
 import { LAST_TOKEN_ROWS, stepSize } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { classesOf, type ModelDraft } from '../../models/model/model.js';
+import { ADAPTER_INPUTS } from '../../passes/attachAdapters.js';
 import { defined } from '../../system/defined.js';
+import { NO_ADAPTER } from '../adapters/slotInputs.js';
 import type { AskableExecutor, DeviceExecutor } from '../executor.js';
 import { ProcessEnded } from './protocol.js';
 import { stepped, Steps } from './steps.js';
@@ -68,6 +70,9 @@ export function deviceModelOf(
         filters: size.filtered !== undefined,
         hasClasses: classes !== undefined,
         ...defined({
+          adapters: executor.adapters && {
+            ...{ slots: executor.adapters.slots, slot: NO_ADAPTER, inputs: Object.values(ADAPTER_INPUTS) },
+          },
           draft: draft && { keptRows: LAST_TOKEN_ROWS, takesFeatures: draft.ahead === 1, vocabSize: draft.vocabSize },
         }),
       });
