@@ -44,7 +44,7 @@ function commandsIn(help: string): readonly (readonly string[])[] {
 describe.each(COMMANDS)('tilewright %s --help', (name) => {
   it('says what it is for and fits 100 columns', async () => {
     const help = await helpOf(name);
-    expect(help).toMatch(/^Usage: tilewright \w+ .*\n\n\S/);
+    expect(help).toMatch(/^Usage: tilewright [\w-]+ .*\n\n\S/);
     expect(help).not.toContain('default: []');
     expect(help).toContain(name === 'completion' ? 'To install it, once:' : 'Examples:');
     for (const line of help.split('\n')) expect(line.length, line).toBeLessThanOrEqual(100);
