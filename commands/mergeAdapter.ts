@@ -1,6 +1,6 @@
 /**
- * A checkpoint and an adapter → a checkpoint of the same model with the adapter in its weights: W + s·B·A, DoRA, biases,
- * whole modules. Sums are taken in float64 and rounded once. Tensors are read and written some rows at a time.
+ * A checkpoint and an adapter → a checkpoint of the same model with the adapter in its weights: W + s·B·A, DoRA,
+ * biases, whole modules. Sums are taken in float64 and rounded once. Tensors are read and written some rows at a time.
  */
 import { CheckpointFolder, prepareFolder, storedTensors } from '../driver/quantize/tensors.js';
 import type { Ui } from '../driver/requests.js';
@@ -207,8 +207,8 @@ function requireWhole(checkpoint: Checkpoint, changes: ReadonlyMap<string, Tenso
 }
 
 /**
- * Writes a copy of a checkpoint with an adapter merged into it. Throws UserError, one line, for what cannot be merged or
- * written; rejects with the signal's reason. Nothing is left behind then.
+ * Writes a copy of a checkpoint with an adapter merged into it. Throws UserError, one line, for what cannot be merged
+ * or written; rejects with the signal's reason. Nothing is left behind then.
  */
 export async function mergeAdapter(request: MergeAdapterRequest, ui: Ui): Promise<MergeAdapterResult> {
   const begin = performance.now();

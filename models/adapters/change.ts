@@ -10,8 +10,8 @@ export interface NewRows {
 }
 
 /**
- * A tensor [rows, columns], or a vector of rows. In this order: what it begins as, what is added, the norms that rows or
- * columns are given, rows that are the adapter's.
+ * A tensor [rows, columns], or a vector of rows. In this order: what it begins as, what is added, the norms that rows
+ * or columns are given, rows that are the adapter's.
  */
 export interface TensorChange {
   readonly tensor: string;

@@ -80,7 +80,8 @@ function tensorOf(entry: WeightEntry, file: string): AdapterTensor | undefined {
   if (part === undefined) return undefined;
   if (BYTES[entry.dtype] === undefined)
     throw new UserError(
-      `${file}: tensor ${quote(entry.name, 120)} has elements of ${entry.dtype}; supported: ${Object.keys(BYTES).join(', ')}`,
+      `${file}: tensor ${quote(entry.name, 120)} has elements of ${entry.dtype}; ` +
+        `supported: ${Object.keys(BYTES).join(', ')}`,
       ADAPTER_HINT,
     );
   if (entry.shape.length === 0 || entry.shape.length > 2 || entry.shape.includes(0))
@@ -130,8 +131,8 @@ function markOf(file: string): string {
 }
 
 /**
- * Opens the weights of the adapter in `dir`: reads which tensors there are. Throws UserError for a file that is damaged,
- * and for names that no adapter has.
+ * Opens the weights of the adapter in `dir`: reads which tensors there are. Throws UserError for a file that is
+ * damaged, and for names that no adapter has.
  */
 export function openAdapterFile(dir: string): AdapterFile {
   const found = NAMES.find(({ name }) => fileSize(join(dir, name)) !== undefined);

@@ -72,7 +72,7 @@ interface HeldNames {
   readonly names: TensorNames;
   /** Layers behind the model's own. */
   readonly further: number;
-  /** How checkpoints on the hub do, where that differs: rows of q and k are in another order, or norms lack something. */
+  /** How checkpoints on the hub do, where that differs: rows of q and k are in another order, or norms lack a 1. */
   readonly hub?: { readonly names: TensorNames; readonly isMoved: boolean; readonly added: number };
 }
 

@@ -85,7 +85,7 @@ describe('what an adapter makes of its base', () => {
         Array.from({ length: 10 }, (_, t) => turned.map((row) => row[t]!)),
       ),
     );
-    expect(adapter.replaced.sort()).toEqual(['lm_head.weight', 'model.embed_tokens.weight']);
+    expect([...adapter.replaced].sort()).toEqual(['lm_head.weight', 'model.embed_tokens.weight']);
     const rows = tensor(2, 8);
     const tokens = { target_modules: ['q_proj'], trainable_token_indices: [7, 3] };
     const some = merged(
@@ -132,7 +132,7 @@ describe('what an adapter makes of its base', () => {
     const only = { target_modules: ['q_proj'], lora_bias: true, layers_to_transform: [0] };
     const first = Object.fromEntries(Object.entries({ ...qs, ...biases }).filter(([name]) => name.includes('.0.')));
     const adapter = open(of, only, first);
-    expect(adapter.replaced.sort()).toEqual([
+    expect([...adapter.replaced].sort()).toEqual([
       'model.layers.0.self_attn.q_proj.bias',
       'model.layers.1.self_attn.q_proj.bias',
     ]);
