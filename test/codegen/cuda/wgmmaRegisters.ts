@@ -4,6 +4,7 @@ import { emitCudaKernel } from '../../../codegen/cuda/index.js';
 import { isLegalWgmma } from '../../../codegen/cuda/wgmma/index.js';
 import type { CudaGemmSchedule, CudaKernelText } from '../../../ir/cuda.js';
 import { compileByNvcc, hasNvcc, type NvccReport } from '../../support/nvcc.js';
+import { withAdapters } from './adapters.js';
 import { headKernel, inE4m3, layerGemm, type HeadCase, type LayerGemm, type WgmmaCase } from './wgmmaKernels.js';
 
 export const H100 = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 } as const;
@@ -57,6 +58,12 @@ export const COMPILED: readonly RegisterCase[] = [
     'tall tiles, f16, one block a cluster',
     layerGemm('down', HIDDEN, INTER, 128, 'f16'),
     { ...PINGPONG, tm: 192, tn: 128, cluster: 1 },
+  ],
+  ['deferred, adapters of pairs', withAdapters(large('gateUp'), { slots: 8, rank: 16 }), DEFERRED],
+  [
+    'deferred, adapters of remainder tiles',
+    withAdapters(large('o'), { slots: 8, rank: 64 }),
+    { ...DEFERRED, remainderTn: 160 },
   ],
   ['E4M3, deferred, row and column values', inE4m3(large('qkv')), NARROW],
   ['E4M3, deferred, the stream in 24 bits, loaded ahead', inE4m3(large('down'), true), NARROW],
