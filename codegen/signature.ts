@@ -201,10 +201,18 @@ export const kernelSignature = (kernel: Kernel, module: KernelModule, capacity: 
 
 /**
  * Hex hash of what a kernel computes, from what, and in which layout: kernels of two functions that differ only in the
- * positions of their extents have one. For scoring it is the signature.
+ * positions of their extents have one. For scoring it is the signature. Adapters do not count: what is known of the
+ * schedules of a contraction holds with them too, where they are legal.
  */
 export const computationHash = (kernel: Kernel, module: KernelModule, capacity: Extents): string =>
-  hash(JSON.stringify(canonical(describe(kernel, module, capacity))), 16);
+  hash(JSON.stringify(canonical(describe(withoutAdapters(kernel), module, capacity))), 16);
+
+/** The same object where there are none: what is known of it is found again. */
+function withoutAdapters(kernel: Kernel): Kernel {
+  if (kernel.anchor !== 'gemm' || kernel.adapter === undefined) return kernel;
+  const { adapter: _, segments, ...rest } = kernel;
+  return { ...rest, segments: segments.map(({ adapter: __, ...segment }) => segment) };
+}
 
 function describe(kernel: Kernel, module: KernelModule, capacity: Extents): Readonly<Record<string, unknown>> {
   const parameters = parametersOf(kernel, module);

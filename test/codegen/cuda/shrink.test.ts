@@ -1,5 +1,6 @@
 /** The first factor of adapters over fibres: against float64, and the same bits in every tile and company. */
 import { describe, expect, it } from 'vitest';
+import { computationHash, kernelSignature } from '../../../codegen/signature.js';
 import { expectSame } from '../../support/numbers.js';
 import { casesHere } from '../../support/thorough.js';
 import { adapterCase, emulateShrink, interpretAdapters } from './adapterCases.js';
@@ -22,5 +23,14 @@ describe('shrink', () => {
     });
     for (const tile of casesHere([64, 16, 32] as const, 0))
       expectSame(emulateShrink(own, rows, tile), few, `tiles of ${tile}`);
+  });
+});
+
+describe('schedules of contractions with adapters', () => {
+  it('are found under the key of the contraction without them', () => {
+    const { base, kernel, module } = adapterCase('qkv', SHAPE, { slots: 3, rank: 16 });
+    const capacity = { T: 64, R: 64 };
+    expect(computationHash(kernel, module, capacity)).toBe(computationHash(base.kernel, base.module, capacity));
+    expect(kernelSignature(kernel, module, capacity)).not.toBe(kernelSignature(base.kernel, base.module, capacity));
   });
 });
