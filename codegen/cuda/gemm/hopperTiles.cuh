@@ -53,8 +53,8 @@ struct HopperConfig {
   /* Dynamic shared memory of the launch. */
   int shared_bytes;
   /*
-   * Rank of adapters' slots; 0: rows have none. Of each segment the part of what was shrunk that its first matrix reads,
-   * and the matrices whose columns take turns (gemm/hopperAdapter.cuh).
+   * Rank of adapters' slots; 0: rows have none. Of each segment the part of what was shrunk that its first matrix
+   * reads, and the matrices whose columns take turns (gemm/hopperAdapter.cuh).
    */
   int rank = 0, parts[HOPPER_SEGMENTS] = {}, matrices[HOPPER_SEGMENTS] = {};
 

@@ -141,8 +141,8 @@ TW_DEVICE void mma_tile(const T *a, int rows, const T *w, int columns, const voi
 }
 
 /*
- * Adds what rows of adapters get to a warp's products, for each slot that its rows have. `columns`: of the tile that are
- * left. Operands come from L2 as fragments.
+ * Adds what rows of adapters get to a warp's products, for each slot that its rows have. `columns`: of the tile that
+ * are left. Operands come from L2 as fragments.
  */
 template <MmaConfig config, class T>
 TW_DEVICE void mma_adapters(const AdapterTile<T> &tile, int m0, int rows, int columns, MmaProducts<config> &products) {
