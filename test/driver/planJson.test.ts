@@ -48,6 +48,10 @@ describe.each(FAMILIES)('plans of %s', (type) => {
       expectRead(checkpoint, cuda, cudaDevice(TYPICAL_FACTS.sm_90a, precision), cache);
   });
 
+  it('are read with slots for adapters', () => {
+    expectRead(checkpoint, cpu, cpuDevice(detectMachine(), 'f32'), { adapters: { slots: 3, rank: 16 } });
+  });
+
   it.each(CACHES)('are read on a CPU, with %j', (cache) => {
     for (const precision of ['f32', 'int8'] as const)
       expectRead(checkpoint, cpu, cpuDevice(detectMachine(), precision), cache);

@@ -55,6 +55,24 @@ describe('partWeights', () => {
       expect(Math.abs(fileBytes(plan) - fileBytes(whole) / count)).toBeLessThanOrEqual(largest);
   });
 
+  it('leaves slots out of all ranges: every replica makes its own', () => {
+    const slots = {
+      ...{ name: 'b', layout: 'kmajor', format: 'bf16', k: 16, pairing: { kind: 'none' } },
+      ...{ sources: [{ tensor: 'w', rows: 8 }], slots: { count: 5, holds: 'b' } },
+    } as const;
+    const plan = planWeights([slots, ...weights], constants, tensors, { isMapping: false });
+    const own = plan.weights.at(-1)!;
+    expect(own).toMatchObject({ kind: 'slots', names: ['b'], offset: whole.packedBytes });
+    const parts = partWeights(plan, 3);
+    expect(parts.map(({ offset, bytes }) => [offset, bytes])).toEqual(
+      partWeights(whole, 3).map(({ offset, bytes }) => [offset, bytes]),
+    );
+    for (const { plan: each } of parts) {
+      expect(each.weights.at(-1)).toBe(own);
+      expect(planLoading(each).zeros).toContainEqual(expect.objectContaining({ offset: whole.packedBytes }));
+    }
+  });
+
   it('has nothing to divide if nothing is read', () => {
     const made = { ...whole, weights: whole.weights.filter((weight) => weight.kind === 'literal') };
     expect([readsFiles(whole), readsFiles(made)]).toEqual([true, false]);
