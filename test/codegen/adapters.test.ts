@@ -36,7 +36,7 @@ const SCHEDULES: Readonly<Record<CpuIsa, readonly (readonly [number, number, num
   ],
   amx: [
     [32, 32, 512, 256, 1],
-    [16, 32, 64, 48, 2],
+    [16, 32, 160, 48, 2],
   ],
 };
 
@@ -74,7 +74,7 @@ const CASES: readonly Case[] = [
   },
   {
     label: 'interleaved, with an epilogue beside products on tiles',
-    k: 67,
+    k: 290,
     rank: 64,
     columns: [128],
     pairing: { kind: 'interleave', width: 16 },
@@ -220,7 +220,7 @@ describe.each([...TESTED])('adapters on %s', (isa) => {
         workers: number,
         slots: (row: number) => number = slotOf,
       ): ReadonlyMap<string, Float64Array> => {
-        const { values, overruns } = runGenerated(of, {
+        const { values, overruns, emitted } = runGenerated(of, {
           sizes: { T: rows.length, R: 0 },
           inputs: new Map([
             ['x', rowsOf(x, c.k, rows)],
@@ -235,6 +235,8 @@ describe.each([...TESTED])('adapters on %s', (isa) => {
           isQuick: at > 0,
         });
         expect(overruns).toEqual([]);
+        const isBeside = emitted.at(-1)!.source.includes('tw_amx_beside');
+        expect(isBeside).toBe(isa === 'amx' && matrices === 2);
         return values;
       };
       const got = run(module, everyRow, 1);
