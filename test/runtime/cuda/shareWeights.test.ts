@@ -15,6 +15,7 @@ import type {
   CudaUploadStep,
   CudaUploadTimes,
 } from '../../../runtime/cuda/native.js';
+import type { WeightDecl } from '../../../ir/kernel.js';
 import { loadSharedWeights, partWeights, readsFiles } from '../../../runtime/cuda/shareWeights.js';
 import { type LoadTimes, printLoadTimes, weightSlots } from '../../../runtime/cuda/weights.js';
 import { planWeights, tensorFiles, type WeightPlan } from '../../../runtime/weightPlan.js';
@@ -56,10 +57,11 @@ describe('partWeights', () => {
   });
 
   it('leaves slots out of all ranges: every replica makes its own', () => {
-    const slots = {
+    const slots: WeightDecl = {
       ...{ name: 'b', layout: 'kmajor', format: 'bf16', k: 16, pairing: { kind: 'none' } },
-      ...{ sources: [{ tensor: 'w', rows: 8 }], slots: { count: 5, holds: 'b' } },
-    } as const;
+      sources: [{ tensor: 'w', rows: 8 }],
+      slots: { count: 5, holds: 'b' },
+    };
     const plan = planWeights([slots, ...weights], constants, tensors, { isMapping: false });
     const own = plan.weights.at(-1)!;
     expect(own).toMatchObject({ kind: 'slots', names: ['b'], offset: whole.packedBytes });
