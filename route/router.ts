@@ -1,4 +1,4 @@
-/** The routing policy: `Routing` over what replicas report. See docs/routing.md for how it works. */
+/** The routing policy: `Routing` over what replicas report. See docs/routingPolicy.md for how it works. */
 import { Actions } from './actions.js';
 import { chooseReplica } from './choice.js';
 import { Fleet } from './fleet.js';

@@ -280,7 +280,9 @@ export class SimReplica {
     const { waiting, config } = this;
     let kept = 0;
     let i = 0;
-    for (; i < waiting.length && i < LOOKED_AT && this.running < config.maxRunning; i++) {
+    // Where nothing runs, whoever has a slot may stand behind many who wait for one.
+    const isWithin = (): boolean => i < LOOKED_AT || this.running === 0;
+    for (; i < waiting.length && isWithin() && this.running < config.maxRunning; i++) {
       const request = waiting[i]!;
       if (this.isReady(request, now)) {
         this.prompts.push({ request, left: request.prompt });
