@@ -464,8 +464,8 @@ export class Generator implements TaskOwner {
   }
 
   /**
-   * The device is gone, and what it knew. Others take the tasks over, or they wait for the next device. `computed`: what
-   * it computed, if it was asked.
+   * The device is gone, and what it knew. Others take the tasks over, or they wait for the next device. `computed`:
+   * what it computed, if it was asked.
    */
   private async recover(computed: readonly Sequence[], error: StateLost): Promise<void> {
     this.isReady = false;
