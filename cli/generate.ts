@@ -11,7 +11,7 @@ import { converse } from './conversation.js';
 import { addDraftFlags, draftFlags } from './draftFlags.js';
 import { addGenerateFlags, generateFlags, structureFlags, templateFlags } from './generateFlags.js';
 import type { Input, Io } from './io.js';
-import { adapterFlag } from './adapterFlags.js';
+import { adapterFlag, adaptersOf } from './adapterFlags.js';
 import {
   addSteppingFlags,
   addVerboseFlag,
@@ -77,6 +77,8 @@ export function addGenerate(program: Command, context: Context): void {
       '  {"tokens": [1, 402, 17]}         token ids as they are; nothing is put before them',
       '  {"messages": [{"role": "user", "content": "Hello!"}]}',
       "                                   a conversation, written by the checkpoint's chat template",
+      'Any of them may name an adapter of --adapter NAME=DIR: {"prompt": "…", "adapter": "NAME"}. Lines that',
+      'name none get the model alone. Where no line names one, the whole model has the adapter.',
       'Beside messages there may be tools, documents, chat_template_kwargs (an object of variables of the',
       'template) and add_generation_prompt (false: the last message is continued). A message may have',
       'tool_calls, tool_call_id, a list of parts as its content, and other keys that templates read.',
@@ -99,7 +101,8 @@ export function addGenerate(program: Command, context: Context): void {
       'tokens that end a text; sampling that it suggests is shown, and never applied unasked.',
     ],
     'What --json prints': [
-      'index, text, tokens, logprobs (natural logarithms), reason, promptTokens, foundTokens. The reason',
+      'index, adapter (where the prompt names one), text, tokens, logprobs (natural logarithms), reason,',
+      'promptTokens, foundTokens. The reason',
       'is eos (end-of-text token), stop (--stop), length (--max-new-tokens), context (the model knows no',
       'longer text), cache (--cache-tokens is used up) or aborted (Ctrl-C). A prompt that could not be',
       'computed has index and error. With --n, --best-of or --beams there is a line for each text, with',
@@ -149,7 +152,7 @@ async function parse(
     ...draftFlags(flags),
     ...deviceFlags(flags),
     ...modelFlags(flags),
-    ...adapterFlag(flags),
+    named: adaptersOf(flags),
     ...artifactFlags(flags, model),
     ...templateFlags(flags),
     threads: threads(flags, context.io),
@@ -235,7 +238,7 @@ function inOrder(print: (results: readonly PromptResult[]) => void): ContinueLis
  */
 function printLine(io: Io, result: PromptResult, isNumbered: boolean, hasDrafts: boolean): void {
   const { index, sample } = result;
-  const of = isNumbered ? { index, sample } : { index };
+  const of = { ...(isNumbered ? { index, sample } : { index }), ...defined({ adapter: result.adapter }) };
   if ('error' in result) return printJsonLine(io, { ...of, error: result.error });
   const { text: generated, tokens, logProbs, score, top, reason, promptTokens, foundTokens, drafts } = result;
   printJsonLine(io, {
@@ -281,7 +284,8 @@ async function generate(context: Context, model: string, prompts: readonly strin
       );
     if (asked.structure !== undefined)
       throw new UsageError('--json-schema, --json-object, --regex, --choice: not for a conversation', EXAMPLE);
-    return converse(context, typed, asked, face);
+    const { named: _, ...rest } = asked;
+    return converse(context, typed, { ...rest, ...adapterFlag(flags) }, face);
   }
   const request = { ...asked, prompts: named };
   const isOnly = request.promptFile === undefined && prompts.length === 1;

@@ -6,7 +6,7 @@ import { settleTarget } from '../driver/devices/chooseTarget.js';
 import { isArtifact } from '../driver/names.js';
 import { Phases } from '../driver/phases.js';
 import type { WithTargetChoice } from '../driver/precision.js';
-import type { LoadRequest, Ui } from '../driver/requests.js';
+import type { LoadRequest, NamedAdapter, Ui } from '../driver/requests.js';
 import { FirstAnswer } from '../driver/startUp.js';
 import { mayFeed } from '../driver/targets/index.js';
 import { UserError } from '../errors.js';
@@ -29,6 +29,7 @@ import { draftModelOf, type DraftOptions } from './draftOptions.js';
 import { modelDrafts } from './drafts.js';
 import { engineOf } from './engineModel.js';
 import { beginLoading, EarlyModel, type LoadedModel, type ModelLoading } from './loadModel.js';
+import { planAdapters, readChosen } from './promptAdapters.js';
 import { checkBiases, demandOf, likelyDemand, tokenizePrompts } from './promptTokens.js';
 import { requireVocabulary } from './requireVocabulary.js';
 import { guideOf, type Structure } from './structure.js';
@@ -44,7 +45,9 @@ import {
 } from './textGenerator.js';
 import { TextProgress } from './textProgress.js';
 
-export interface GenerateRequest extends LoadRequest, GenerateOptions, DraftOptions {
+export interface GenerateRequest extends Omit<LoadRequest, 'adapter' | 'adapters'>, GenerateOptions, DraftOptions {
+  /** Adapters that prompts may name. The whole model has a single one that no prompt names. */
+  readonly named?: readonly NamedAdapter[];
   readonly prompts: readonly NamedPrompt[];
   /** A file of more prompts; `-`: the standard input. */
   readonly promptFile?: string;
@@ -71,21 +74,31 @@ export async function generate(
   listener: ContinueListener = {},
 ): Promise<GenerateResult> {
   requireModelAt(asked.model);
-  const settled = await settleTarget({ ...asked, ...draftModelOf(asked) }, ui);
+  const { named: adapters = [], ...rest } = asked;
+  const settled = await settleTarget({ ...rest, ...draftModelOf(rest) }, ui);
   const logits = wantsLogits(settled) || settled.structure !== undefined;
-  const request = { ...settled, logits, feeds: mayFeed(settled) };
-  const { promptFile, signal, structure, maxNewTokens = DEFAULT_NEW_TOKENS } = request;
+  const { promptFile, signal, structure, maxNewTokens = DEFAULT_NEW_TOKENS } = settled;
   const phases = new Phases();
   phases.begin('questions');
   const fromFile = promptFile === undefined ? [] : await readPrompts(promptFile, signal);
+  const named = [...settled.prompts, ...fromFile];
+  const plan = planAdapters(adapters, named);
   phases.begin('open');
+  const chosen =
+    plan.kind === 'byPrompt' ? await readChosen(pathOf(settled), plan.used, (line) => ui.warn(line)) : undefined;
+  const request = {
+    ...settled,
+    ...(plan.kind === 'whole' ? { adapter: plan.adapter } : {}),
+    ...defined({ adapters: chosen?.slots }),
+    logits,
+    feeds: mayFeed(settled),
+  };
   const loading = beginLoading(request, ui, phases);
   const { config } = loading.checkpoint;
   requireVocabulary(loading.checkpoint, 'generate');
   checkBiases(request.logitBias, config);
   const own = readGenerationConfig(loading.checkpoint, loading.tokenizer);
   noteSuggestion(own, request, ui);
-  const named = [...request.prompts, ...fromFile];
   const several = continuationsOf(request);
   const texts = several * named.length;
   const likely = likelyDemand(named, maxNewTokens, config, several);
@@ -141,6 +154,7 @@ export async function generate(
           listener.onResults?.(index, results);
         },
       },
+      chosen?.refs,
     );
     return {
       results,
@@ -154,13 +168,15 @@ export async function generate(
   }
 }
 
+type Opening = LoadRequest & DraftOptions;
+
 /**
  * Begins to load the model with the smallest cache, before prompts are tokenized: opening a large tokenizer takes as
  * long as streaming weights. Undefined where something is in the way, which is said once prompts are known.
  */
 async function beginEarly(
   loading: ModelLoading,
-  asked: GenerateRequest,
+  asked: Opening,
   likely: Demand,
   texts: number,
   ui: Ui,
@@ -306,7 +322,7 @@ export async function printPrompts(request: PrintRequest, tell: (prompt: Printed
 }
 
 /** The folder of the checkpoint, or the GGUF file. */
-function pathOf({ model, checkpoint }: PrintRequest): string {
+function pathOf({ model, checkpoint }: Pick<PrintRequest, 'model' | 'checkpoint'>): string {
   if (isArtifact(model)) return checkpointPath(model, readManifest(model), checkpoint);
   return model.endsWith('.json') && !isFolder(model) ? dirname(model) : model;
 }

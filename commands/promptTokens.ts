@@ -13,6 +13,8 @@ import type { Demand } from './cacheSize.js';
 
 export interface TokenizedPrompt {
   readonly where: string;
+  /** Name of its adapter. */
+  readonly adapter?: string;
   readonly tokens: readonly number[];
   /** What a chat template wrote. */
   readonly written?: string;
@@ -48,7 +50,7 @@ export async function tokenizePrompts(
     const batch = prompts.slice(from, from + BATCH);
     const texts = batch.flatMap(({ prompt }) => ('prompt' in prompt ? [prompt.prompt] : []));
     const encoded = (await writer.tokenizer.encodeBatch(texts)).values();
-    for (const { where, prompt, exact } of batch) {
+    for (const { where, prompt, exact, adapter } of batch) {
       const { tokens, written } =
         'tokens' in prompt
           ? { tokens: prompt.tokens }
@@ -56,7 +58,7 @@ export async function tokenizePrompts(
             ? await writeChat(where, conversationOf(prompt, exact, writer), writer)
             : { tokens: Array.from(encoded.next().value ?? []) };
       check(where, tokens, limits);
-      tokenized.push({ where, tokens, ...defined({ written }) });
+      tokenized.push({ where, tokens, ...defined({ written, adapter }) });
     }
   }
   return tokenized;

@@ -1,5 +1,6 @@
 /** A model of an engine as a writer: prompts as tokens in, text out, a piece with every token. */
 import { type Beam, searchBeams } from '../engine/beams.js';
+import type { AdapterRef } from '../engine/device.js';
 import { DeadlinePassed, type Engine } from '../engine/engine.js';
 import type { TokenGuide } from '../engine/guide.js';
 import type { GeneratorCounts, ModelStats } from '../engine/modelStats.js';
@@ -50,6 +51,8 @@ export interface Continuation {
 }
 
 export interface ContinueOptions extends GenerateOptions, Pick<RequestOptions, 'signal' | 'deadline' | 'priority'> {
+  /** The adapter that it is computed with, of those that the model has slots for. */
+  readonly byAdapter?: AdapterRef;
   /** Told of every token that is drawn; a search has none before it ends. `sample`: of which continuation it is. */
   readonly onPiece?: (piece: TextPiece, sample: number) => Promise<void> | undefined | void;
   /** No token that ends a text comes before there are so many; a stop text does. Default 0. */
@@ -192,8 +195,8 @@ export class TextGenerator {
     return texts.map(outcomeOf);
   }
 
-  private requestOptions({ signal, deadline, priority }: ContinueOptions): RequestOptions {
-    return defined({ model: this.model, signal, deadline, priority });
+  private requestOptions({ signal, deadline, priority, byAdapter: adapter }: ContinueOptions): RequestOptions {
+    return defined({ model: this.model, signal, deadline, priority, adapter });
   }
 
   private async search(
@@ -232,6 +235,8 @@ interface OfPrompt {
   /** Which of the prompt's continuations, from 0. */
   readonly sample: number;
   readonly where: string;
+  /** Name of the adapter that the prompt chose. */
+  readonly adapter?: string;
   readonly promptTokens: number;
 }
 
@@ -251,21 +256,26 @@ export interface ContinueListener {
 /** Prompts that the scheduler has at a time; more than run together, so that it always finds one that fits. */
 export const MAX_AT_ONCE = 512;
 
-/** Results in the order of the prompts. Once the signal is aborted, all end with what was generated so far. */
+/**
+ * Results in the order of the prompts. Once the signal is aborted, all end with what was generated so far. `adapters`:
+ * what the names of prompts' adapters stand for.
+ */
 export async function continueAll(
   continuer: TextGenerator,
   prompts: readonly TokenizedPrompt[],
   options: Omit<ContinueOptions, 'onPiece'>,
   { onPiece, onResults }: ContinueListener,
+  adapters: ReadonlyMap<string, AdapterRef> = new Map(),
 ): Promise<readonly PromptResult[]> {
   const most = Math.ceil(MAX_AT_ONCE / continuationsOf(options));
-  const all = await eachOf(prompts, most, async ({ where, tokens }, index) => {
+  const all = await eachOf(prompts, most, async ({ where, tokens, adapter }, index) => {
     const outcomes = await continuer.continue(tokens, {
       ...options,
+      ...defined({ byAdapter: adapter === undefined ? undefined : adapters.get(adapter) }),
       onPiece: (piece, sample) => onPiece?.(index, piece, sample),
     });
     const results = outcomes.map((outcome, sample): PromptResult => {
-      const of = { index, sample, where, promptTokens: tokens.length };
+      const of = { index, sample, where, promptTokens: tokens.length, ...defined({ adapter }) };
       return outcome instanceof Error ? { ...of, error: describe(outcome) } : { ...of, ...outcome };
     });
     onResults?.(index, results);

@@ -65,18 +65,21 @@ export const BESIDE_MESSAGES: readonly string[] = Object.keys(conversation.shape
 export interface NamedPrompt {
   readonly where: string;
   readonly prompt: Prompt;
+  /** Name of the adapter that it is computed with. Absent: none is named. */
+  readonly adapter?: string;
   /** Of a conversation in a file: the line as Python reads it, with 1.0 as a float and keys in their order. */
   readonly exact?: Dict;
 }
 
 /**
  * Reads prompts from a file, a pipe or the standard input. In a text each line is a prompt; JSON lines hold one of
- * `prompt`, `tokens` and `messages`.
+ * `prompt`, `tokens` and `messages`, and may name an `adapter`.
  */
 
 const WORDS: FileWords = { noun: 'prompt file', flag: '--prompts', item: 'prompt', command: 'generate MODEL' };
 const BOUNDS: LineBounds = { maxLineBytes: 4 << 20, maxTotalBytes: 256 << 20, maxRatio: 200 };
 const MAX_PROMPTS = 1_000_000;
+const MAX_NAME = 200;
 const RECORD = 'a line is one of {"prompt": "…"}, {"tokens": [1, 2]}, {"messages": [{"role": "user", "content": "…"}]}';
 const FIELDS = ['prompt', 'tokens', 'messages'] as const;
 
@@ -96,18 +99,21 @@ export async function readPrompts(path: string, signal?: AbortSignal): Promise<r
       throw new UserError(`${where}: more than ${MAX_PROMPTS} prompts`, 'split the file');
     if (!isJson) prompts.push({ where, prompt: { prompt: text.replace(/\r$/, '') } });
     else {
-      const prompt = parsePrompt(text, where);
+      const { prompt, ...named } = parsePrompt(text, where);
       const exact = 'messages' in prompt ? parseJsonValue(text) : null;
-      prompts.push({ where, prompt, ...(isDict(exact) ? { exact } : {}) });
+      prompts.push({ where, prompt, ...named, ...(isDict(exact) ? { exact } : {}) });
     }
   }
   if (prompts.length === 0) throw new UserError(`${nameOf(path)} holds no prompts`, 'write a prompt on each line');
   return prompts;
 }
 
-function parsePrompt(text: string, where: string): Prompt {
-  const value = parseJson(text, where, RECORD);
-  if (!isRecord(value)) throw new UserError(`${where}: expected a JSON object, got ${quote(value)}`, RECORD);
+function parsePrompt(text: string, where: string): Pick<NamedPrompt, 'prompt' | 'adapter'> {
+  const line = parseJson(text, where, RECORD);
+  if (!isRecord(line)) throw new UserError(`${where}: expected a JSON object, got ${quote(line)}`, RECORD);
+  const { adapter, ...value } = line;
+  if (adapter !== undefined && (typeof adapter !== 'string' || adapter === '' || adapter.length > MAX_NAME))
+    throw new UserError(`${where}: adapter: expected the name of one, got ${quote(adapter)}`, RECORD);
   const allowed: readonly string[] = 'messages' in value ? [...FIELDS, ...BESIDE_MESSAGES] : FIELDS;
   const stray = Object.keys(value).find((key) => !allowed.includes(key));
   if (stray !== undefined) throw new UserError(`${where}: unknown field ${quote(stray)}`, RECORD);
@@ -119,7 +125,7 @@ function parsePrompt(text: string, where: string): Prompt {
     );
   const parsed = promptSchema.safeParse(value);
   if (!parsed.success) throw new UserError(`${where}: ${describe(value, given[0]!)}`, RECORD);
-  return parsed.data;
+  return { prompt: parsed.data, ...(adapter === undefined ? {} : { adapter }) };
 }
 
 /** What is wrong with the one field that is given. */

@@ -17,6 +17,16 @@ const read = (content: string | Uint8Array, name = 'prompts.txt') => {
   return readPrompts(path);
 };
 
+it('takes the name of an adapter beside a prompt, and nothing else as one', async () => {
+  const chat = '{"messages":[{"role":"user","content":"hello"}],"adapter":"de"}';
+  const prompts = await read(`{"prompt":"a","adapter":"fr"}\n{"tokens":[1]}\n${chat}\n`, 'a.jsonl');
+  expect(prompts.map(({ adapter }) => adapter)).toEqual(['fr', undefined, 'de']);
+  for (const wrong of ['""', '1', 'null', '["fr"]'])
+    await expect(read(`{"prompt":"a","adapter":${wrong}}\n`, 'a.jsonl')).rejects.toThrow(
+      `a.jsonl:1: adapter: expected the name of one, got ${wrong}`,
+    );
+});
+
 const LINES = '{"prompt":"a"}\n\n{"tokens":[1,2]}\n{"messages":[{"role":"user","content":"hello"}]}\n';
 const RECORDS = [
   { where: 'l:1', prompt: { prompt: 'a' } },
