@@ -48,6 +48,8 @@ export class AdapterNames {
   private readonly taken: ReadonlySet<string>;
   private readonly source: AdapterSource;
   private readonly options: AdapterOptions;
+  /** Exchanges that read the name of a content and may still ask for it, by its hash. */
+  private readonly held = new Map<string, number>();
   /** Work on a name, which waits for what was asked of the name before. */
   private readonly turns = new Map<string, Promise<unknown>>();
 
@@ -77,6 +79,23 @@ export class AdapterNames {
     await this.inTurn(name, async () => {
       if (!this.has(name)) await this.put(name, path);
     });
+  }
+
+  /**
+   * What the name stands for now stays until the function that is returned is called, once: whoever has read the name
+   * may ask for it later, when the name means something else and the folder holds something else.
+   */
+  hold(name: unknown): () => void {
+    const hash = typeof name === 'string' ? this.named.get(name)?.adapter?.hash : undefined;
+    if (hash === undefined) return () => undefined;
+    this.held.set(hash, (this.held.get(hash) ?? 0) + 1);
+    return () => {
+      const left = this.held.get(hash)! - 1;
+      if (left > 0) return void this.held.set(hash, left);
+      this.held.delete(hash);
+      // A slot that is not given up is the least recently used one at some time.
+      this.releaseUnnamed(hash).catch(() => undefined);
+    };
   }
 
   /** Rejects with ApiError: 400 where the name is taken, or the folder holds no adapter of the model. */
@@ -118,8 +137,9 @@ export class AdapterNames {
     if (old !== undefined && old !== facts.hash) await this.releaseUnnamed(old);
   }
 
-  /** Other names may stand for the same content. */
+  /** Other names may stand for the same content; who holds it releases it at the end. */
   private async releaseUnnamed(hash: string): Promise<void> {
+    if (this.held.has(hash)) return;
     if (![...this.named.values()].some(({ adapter }) => adapter?.hash === hash)) await this.source.release(hash);
   }
 

@@ -49,17 +49,19 @@ export function findingAdapters(route: Route, { adapters }: ModelClient): Route 
   if (adapters === undefined || route.method !== 'POST') return route;
   return {
     ...route,
-    handle: (exchange) =>
-      route.handle(
-        Object.create(exchange, {
-          json: {
-            value: async () => {
-              const body = await exchange.json();
-              await adapters.find(body['model']);
-              return body;
-            },
-          },
-        }) as Exchange,
-      ),
+    handle: async (exchange) => {
+      let leave: (() => void) | undefined;
+      const json = async (): Promise<Awaited<ReturnType<Exchange['json']>>> => {
+        const body = await exchange.json();
+        await adapters.find(body['model']);
+        leave ??= adapters.hold(body['model']);
+        return body;
+      };
+      try {
+        await route.handle(Object.create(exchange, { json: { value: json } }) as Exchange);
+      } finally {
+        leave?.();
+      }
+    },
   };
 }

@@ -9,6 +9,7 @@ import type { TokenGuide } from '../../engine/guide.js';
 import type { RequestHandle } from '../../engine/handle.js';
 import type { GrammarSource } from '../../grammar/source.js';
 import { defined } from '../../system/defined.js';
+import { UserError } from '../../errors.js';
 import type { AdapterSource } from '../adapters/names.js';
 import { TapeWriter } from './eventTape.js';
 import { sentError } from './failures.js';
@@ -191,7 +192,10 @@ export class EngineHost {
       if (this.adapters === undefined) throw new Error('The model has no slots for adapters.');
       this.send(await ask(this.adapters));
     } catch (error) {
-      this.send({ kind: 'failed', question, error: sentError(error) });
+      const sent = sentError(error);
+      // Whoever has a folder read can do what a hint says.
+      const hint = error instanceof UserError && error.hint !== undefined ? ` (${error.hint})` : '';
+      this.send({ kind: 'failed', question, error: { ...sent, message: `${sent.message}${hint}` } });
     }
   }
 

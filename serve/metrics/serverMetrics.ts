@@ -8,6 +8,7 @@ import { PAGE_TOKENS } from '../../engine/pages.js';
 import type { Tally } from '../../system/buckets.js';
 import type { Route } from '../exchange.js';
 import type { ModelClient, ServedModel } from '../models.js';
+import { describeAdapters } from './adapterMetrics.js';
 import type { HttpCounts } from './httpCounts.js';
 import { measuredClient } from './measuredClient.js';
 import { RequestCounts } from './requestCounts.js';
@@ -196,6 +197,7 @@ export class ServerMetrics {
     const [only] = byKey.values();
     this.client = measuredClient(client, (key) => (key === undefined ? only : byKey.get(key)));
     this.describe();
+    describeAdapters(this.registry, client, this.measured);
     describeHttp(this.registry, http);
     describeProcess(this.registry);
   }

@@ -3,10 +3,15 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
-import type { AdapterFacts, AdapterOptions, AdapterSource } from '../../../serve/adapters/names.js';
+import {
+  type AdapterFacts,
+  AdapterNames,
+  type AdapterOptions,
+  type AdapterSource,
+} from '../../../serve/adapters/names.js';
 import { badRequest } from '../../../serve/apiError.js';
 import type { LinkedClient } from '../../../serve/link/client.js';
-import type { ServedRequest } from '../../../serve/models.js';
+import type { ServedModel, ServedRequest } from '../../../serve/models.js';
 import { routesOf } from '../../../serve/http/routes.js';
 import { type Served, servedModels } from '../../support/servedModels.js';
 import { complete, post, refused } from '../completions/client.js';
@@ -99,6 +104,31 @@ describe('an adapter that a client loads', () => {
     await post(url, '/v1/unload_lora_adapter', { lora_name: 'one' });
     expect(contents.released).toEqual([]);
     await post(url, '/v1/unload_lora_adapter', { lora_name: 'two' });
+    expect(contents.released).toEqual(['aaaa']);
+  });
+
+  it('keeps a content as long as somebody has read its name', async () => {
+    const contents = new Contents();
+    contents.hashes.set('/a', 'aaaa').set('/b', 'bbbb');
+    const base = { key: 'm', names: ['demo'], fingerprint: 'f' } as unknown as ServedModel;
+    const names = new AdapterNames(base, ['demo'], contents, { given: [], allowsUpdates: true });
+    await names.load('poet', '/a', false);
+    const leaves = [names.hold('poet'), names.hold('poet')];
+    await names.load('poet', '/b', true);
+    const leave = names.hold('poet');
+    leaves[0]!();
+    expect(contents.released).toEqual([]);
+    leaves[1]!();
+    expect(contents.released).toEqual(['aaaa']);
+    // Still named.
+    leave();
+    names.hold('nobody')();
+    expect(contents.released).toEqual(['aaaa']);
+    const [again, last] = [names.hold('poet'), names.hold('poet')];
+    again();
+    await names.unload('poet');
+    await names.load('other', '/b', false);
+    last();
     expect(contents.released).toEqual(['aaaa']);
   });
 
