@@ -147,6 +147,22 @@ export const arrangeAdapters = (own: AdapterCase, rows: RowsOfAdapters, { shrink
 export const arrangeBase = (own: AdapterCase, rows: RowsOfAdapters, schedule: CudaGemmSchedule): Arranged =>
   arrangeModule(own.base.module, { ...valuesOf(own, rows), schedules: [schedule] });
 
+/** What the product writes, a row at a time. */
+export function outputsOf(
+  { kernel }: AdapterCase,
+  values: ReadonlyMap<string, Float64Array>,
+  rows: number,
+): Map<string, Float64Array[]> {
+  const names = kernel.segments.flatMap(({ outputs }) => outputs.map(({ buffer }) => buffer));
+  return new Map(
+    names.map((name) => {
+      const all = values.get(name)!;
+      const width = all.length / rows;
+      return [name, Array.from({ length: rows }, (_, row) => all.subarray(row * width, (row + 1) * width))];
+    }),
+  );
+}
+
 /** Both in float64, rounded where kernels round. */
 export function interpretAdapters(own: AdapterCase, rows: RowsOfAdapters): ReadonlyMap<string, Float64Array> {
   const { sizes, inputs, tensors, slots } = valuesOf(own, rows);

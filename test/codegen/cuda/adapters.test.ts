@@ -54,6 +54,7 @@ const CASES: readonly Case[] = [
     runs: [
       gemm('wgmma', 'pingpong', [64, 128, 64, 3], { multiprocessors: 1 }),
       gemm('mma', 'cooperative', [64, 128, 32, 2]),
+      gemm('skinnyWgmma', 'cooperative', [64, 112, 64, 3], { cluster: 2, backwards: true }),
     ],
   },
   {
@@ -73,6 +74,7 @@ const CASES: readonly Case[] = [
       gemm('wgmma', 'deferred', [128, 96, 64, 3], { remainderTn: 64, multiprocessors: 3 }),
       gemm('wgmma', 'deferred', [128, 96, 64, 3], { remainderTn: 64, multiprocessors: 7, backwards: true }),
       gemm('wgmma', 'pingpong', [128, 96, 64, 2], { cluster: 2 }),
+      gemm('skinnyWgmma', 'cooperative', [16, 48, 64, 3], { cluster: 2 }),
     ],
   },
   {
@@ -90,6 +92,7 @@ const CASES: readonly Case[] = [
     ...{ slots: 40, rank: 16, slotOf: Array.from({ length: 40 }, (_, row) => 39 - row) },
     runs: [
       gemm('wgmma', 'pingpong', [64, 80, 64, 2], { multiprocessors: 1 }),
+      gemm('skinnyWgmma', 'cooperative', [32, 80, 64, 2]),
       gemm('skinny', 'cooperative', [16, 32, 64, 3]),
     ],
   },

@@ -7,7 +7,7 @@ import { isLegalCuda } from '../../../codegen/cuda/index.js';
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import { expectSame } from '../../support/numbers.js';
 import { casesHere } from '../../support/thorough.js';
-import { type AdapterCase, adapterCase, emulateAdapters, emulateBase, interpretAdapters } from './adapterCases.js';
+import { adapterCase, emulateAdapters, emulateBase, interpretAdapters, outputsOf } from './adapterCases.js';
 
 const GEMM = { kind: 'gemm', cluster: 1, raster: 1, mode: 'cooperative' } as const;
 const H100 = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 } as const;
@@ -25,21 +25,9 @@ const inPairs = (schedule: CudaGemmSchedule): CudaGemmSchedule => ({ ...schedule
 /** k of 144 and 200 ends within a stage; columns end within a tile. */
 const SHAPE = { hidden: 144, inter: 200, headDim: 48 } as const;
 
-type Values = ReadonlyMap<string, Float64Array>;
-
-/** What the kernel writes, a row at a time. */
-function outputsOf({ kernel }: AdapterCase, values: Values, rows: number): Map<string, Float64Array[]> {
-  const names = kernel.segments.flatMap(({ outputs }) => outputs.map(({ buffer }) => buffer));
-  return new Map(
-    names.map((name) => {
-      const all = values.get(name)!;
-      const width = all.length / rows;
-      return [name, Array.from({ length: rows }, (_, row) => all.subarray(row * width, (row + 1) * width))];
-    }),
-  );
-}
-
-const MIXED = [0, -1, 4, 4, 0, 1, -1, 4, 1, 3, 0, 0, 4, -1, 1, 1, 4, 2, 1, -1, 3];
+/** More slots than the stages of a ring hold pieces for. */
+const MIXED = [0, -1, 4, 4, 0, 1, -1, 5, 6, 3, 8, 9, 10, -1, 11, 12, 13, 2, 1, 7, 3];
+const SLOTS = 14;
 
 describe('rows of adapters', () => {
   const CASES = [
@@ -49,7 +37,7 @@ describe('rows of adapters', () => {
     ['down', 48, [skinny(16, 80, 64, 16), onHopper(32, 80, 128, 2)]],
   ] as const;
   it.each(casesHere<(typeof CASES)[number]>(CASES, 0))('%s of rank %i', (which, rank, schedules) => {
-    const own = adapterCase(which, SHAPE, { slots: 5, rank });
+    const own = adapterCase(which, SHAPE, { slots: SLOTS, rank });
     const count = MIXED.length;
     for (const schedule of schedules) expect(isLegalCuda(own.kernel, own.module, schedule, H100)).toBe(true);
     const all = { slots: MIXED };
