@@ -7,6 +7,8 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { emitCudaKernel, isLegalCuda } from '../../codegen/cuda/index.js';
 import { type CudaGemmSchedule, type CudaKernelText, SHRINK_ROWS } from '../../ir/cuda.js';
+import { ROW_PAD } from '../../ir/plan.js';
+import { roundUp } from '../../ir/types.js';
 import {
   type AdapterCase,
   adapterCase,
@@ -71,8 +73,9 @@ describe('rows of adapters', { skip }, () => {
         emitCudaKernel(own.shrink, own.module, { kind: 'loop', threads: 256, rows }, { T: 128, R: 128 }),
       );
       await launcher.load([...arranged.flatMap(({ at }) => at.emitted), ...apart.emitted, ...base.emitted, ...shrinks]);
-      const run = async ({ emitted, memory, capacity, values }: Arranged, rows: number, texts = emitted) => {
-        for (const text of texts) await launcher.launch(text, memory, { T: rows, R: 1 }, capacity);
+      const run = async ({ emitted, memory, values }: Arranged, rows: number, texts = emitted) => {
+        // Tensor maps show the rows that memory has.
+        for (const text of texts) await launcher.launch(text, memory, { T: rows, R: 1 }, roundUp(rows, ROW_PAD));
         return values();
       };
 
