@@ -83,6 +83,9 @@ class Attaching {
     const type = this.types.get(kernel.a);
     if (kernel.rounding !== undefined || (type !== 'f32' && type !== 'bf16' && type !== 'f16'))
       throw new CompileError(`${kernel.path}: adapters are not supported beside products of 8 bits`);
+    // One product by the first factors of all of them, whose columns have the norm in front.
+    if (new Set(weights.map(({ columnScale, columnOffset = 0 }) => `${columnScale} ${columnOffset}`)).size > 1)
+      throw new CompileError(`${kernel.path}: adapters are not supported where matrices have different folded norms`);
     const { slots, rank } = this.asked;
     const sources = weights.flatMap((weight) => weight.sources);
     const rows = { slot: this.slotsOf(kernel.rows, input), slots, rank };

@@ -5,7 +5,7 @@ import type { KernelModule, WeightDecl } from '../../ir/kernel.js';
 import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';
 import { verifyIndices } from '../../ir/verifyIndices.js';
 import { buildStep } from '../../models/decoder/graph.js';
-import { ADAPTER_INPUTS } from '../../passes/attachAdapters.js';
+import { ADAPTER_INPUTS, attachAdapters } from '../../passes/attachAdapters.js';
 import type { LoweredModule } from '../../passes/lowerKernels.js';
 import type { Numerics } from '../../passes/numerics.js';
 import { lower, lowerModule, optimize } from '../../passes/runPasses.js';
@@ -211,6 +211,22 @@ describe('attachAdapters', () => {
   it('leaves modules alone where none is asked for', () => {
     expect(lowered(llama(), F32).weights.some(({ slots }) => slots !== undefined)).toBe(false);
   });
+
+  it.each([{ columnScale: 'another.norm.weight' }, { columnOffset: 1 }])(
+    'refuses kernels whose matrices have different norms in front: %o',
+    (changed) => {
+      const plain = lowered(llama(), F32);
+      const name = 'layers_0_attention_qkv_w2';
+      expect(plain.weights.find((weight) => weight.name === name)?.columnScale).toBeDefined();
+      const weights = plain.weights.map((weight) => (weight.name === name ? { ...weight, ...changed } : weight));
+      const attach = (module: LoweredModule): LoweredModule =>
+        attachAdapters(module, { slots: SLOTS, rank: RANK }, { layout: 'panels', format: 'f32' });
+      expect(attach(plain).weights.length).toBeGreaterThan(weights.length);
+      expect(() => attach({ ...plain, weights })).toThrow(
+        'layers.0.attention.qkv: adapters are not supported where matrices have different folded norms',
+      );
+    },
+  );
 
   it('shares slots between functions', () => {
     const numerics = withSlots(F32);
