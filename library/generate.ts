@@ -1,11 +1,13 @@
 /** `model.generate`: texts as they are made, as an async iterator. */
 import { cacheTokensOf } from '../ir/stepping.js';
+import { readAdapter } from '../commands/adapterReader.js';
 import type { LoadedModel } from '../commands/loadModel.js';
 import { checkBiases, type PromptWriter, type TokenizedPrompt, tokenizePrompts } from '../commands/promptTokens.js';
 import { guideOf, type Structure } from '../commands/structure.js';
 import { openTemplate } from '../commands/templates.js';
 import { type Continuation, continueAll, type ContinueListener, TextGenerator } from '../commands/textGenerator.js';
 import { UsageError } from '../errors.js';
+import type { AdapterRef } from '../engine/device.js';
 import type { Engine } from '../engine/engine.js';
 import type { TokenGuide } from '../engine/guide.js';
 import type { EndReason, RequestOptions } from '../engine/request.js';
@@ -103,13 +105,20 @@ export class ModelGenerator {
 
   /** Tells of everything that happens to the prompts. Rejects with UserError for a prompt that cannot be taken. */
   async run(asked: GenerateOptions & Timing, signal: AbortSignal, tell: Tell<GenerateEvent>): Promise<void> {
-    const { prompts, structure, ...options } = present(asked);
+    const { prompts, structure, adapter, ...options } = present(asked);
     checkBiases(options.logitBias, this.model.checkpoint.config);
     const tokenized = await this.tokenize(prompts);
     const isRanked = options.beams !== undefined || options.bestOf !== undefined;
     const guide = structure === undefined ? undefined : this.guideOf(structure);
-    const all = { ...options, signal, ...defined({ guide }) };
+    const byAdapter = adapter === undefined ? undefined : await this.adapterAt(adapter);
+    const all = { ...options, signal, ...defined({ guide, byAdapter }) };
     await continueAll(this.continuer, tokenized, all, listenerOf(tell, isRanked));
+  }
+
+  /** Read again for each call: the folder may hold another one by now. */
+  private async adapterAt(folder: string): Promise<AdapterRef> {
+    const { hash, path, rank } = await readAdapter(this.model.checkpoint.path, folder);
+    return { hash, path, rank };
   }
 
   async close(): Promise<void> {

@@ -1,4 +1,5 @@
 /** Opens a model for a program: options to a request, and a signal that ends the wait. */
+import { basename, resolve } from 'node:path';
 import { draftModelOf } from '../commands/draftOptions.js';
 import { beginLoading, type LoadedModel, type ModelLoading } from '../commands/loadModel.js';
 import { Interrupted } from '../commands/runRequest.js';
@@ -45,9 +46,13 @@ export function refuseAborted(signal: AbortSignal | undefined): void {
 
 /** What is asked of a model by these options, and where progress goes. */
 export function askedOf(options: ModelOptions): { readonly asked: WithTargetChoice<LoadRequest>; readonly ui: Ui } {
-  const { init, precision = 'auto', threads, onProgress, signal: _, ...rest } = present(options);
+  const { init, precision = 'auto', threads, onProgress, signal: _, adapter, ...rest } = present(options);
   const place = { ...draftModelOf(rest), init: initOf(init), precision, threads: threads ?? detectMachine().cpu.cores };
-  const asked = { ...rest, ...place };
+  const asked = {
+    ...rest,
+    ...place,
+    ...(adapter === undefined ? {} : { adapter: { name: basename(resolve(adapter)), path: adapter } }),
+  };
   return { asked, ui: uiOf(onProgress) };
 }
 

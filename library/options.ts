@@ -12,6 +12,7 @@ import { SHARING_MODES } from '../evaluate/scorer.js';
 import { checkTogether, generateFields, type GenerateOptions as WrittenOptions } from '../engine/options.js';
 import { MAX_TOP_LOGPROBS } from '../engine/limits.js';
 import { promptSchema } from '../engine/prompts.js';
+import { ADAPTER_RANK, MAX_ADAPTER_RANK, MAX_ADAPTER_SLOTS } from '../ir/kernel.js';
 import { CPU_ISAS } from '../ir/plan.js';
 import { searchFields } from '../search/options.js';
 import { isRecord } from '../system/json.js';
@@ -46,10 +47,19 @@ const modelFields = {
   kvCache: z.enum(KV_CACHES).optional(),
   /** Steps can keep logits, which filters, penalties, biases, beams, `minNewTokens` and `topLogProbs` need. */
   logits: z.boolean().optional(),
+  /** Room for LoRA adapters beside the matrices of layers, which calls of `generate` name. */
+  adapters: z
+    .strictObject({
+      slots: whole(1, MAX_ADAPTER_SLOTS),
+      rank: whole(ADAPTER_RANK, MAX_ADAPTER_RANK).multipleOf(ADAPTER_RANK),
+    })
+    .optional(),
 };
 
 const loadFields = {
   ...modelFields,
+  /** The folder of a LoRA adapter that the whole model has. */
+  adapter: z.string().min(1).optional(),
   /** Who proposes what may follow texts, which do not depend on it: `suffix`, `ngram`, `off`, or a folder. */
   draft: z.string().min(1).optional(),
   /** Most drafts of a text in a step. Default: as many as pay. */
@@ -101,6 +111,8 @@ const generateOptions = {
   /** Texts, or one of `prompt`, `tokens` and `messages` each. */
   prompts: z.array(PROMPT).min(1).readonly(),
   ...generateFields,
+  /** The folder of a LoRA adapter that these texts are computed with: for a model that is opened with `adapters`. */
+  adapter: z.string().min(1).optional(),
   /** What texts have to be: for a model that is opened with `logits`, and not with `beams`. */
   structure: z
     .union(

@@ -6,6 +6,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { questions, writeCheckpoint, writeData } from '../e2e/smallModel.js';
+import { midst } from '../e2e/children.js';
 import { filesOf, isBuilt, success, temporaryFolder, tilewright } from '../e2e/support.js';
 import { writeAdapter } from '../support/writtenAdapters.js';
 
@@ -38,6 +39,21 @@ describe.skipIf(!isBuilt)('a run with an adapter', () => {
     expect(samplesOf('adapted')).not.toBe(samplesOf('base'));
     success(await tilewright(asked('pool', '--adapter', one, '--parallel', 'dp=2')));
     expect(samplesOf('pool')).toBe(samplesOf('adapted'));
+  });
+
+  it('ends as if nothing had happened where a process with the adapter is killed and replaced', async () => {
+    const many = writeData(questions(800));
+    const all = (out: string, ...more: string[]): string[] => asked(out, '--adapter', one, '--data', many, ...more);
+    success(await tilewright(all('whole')));
+    const { stderr } = success(
+      await tilewright(all('killed', '--devices', '2'), {
+        onProgress: midst(2, (pids) => process.kill(pids[1]!, 'SIGKILL')),
+      }),
+    );
+    expect(stderr).toMatch(/device 1: the device process ended \(SIGKILL\): another one takes over/);
+    expect(samplesOf('killed')).toBe(samplesOf('whole'));
+    success(await tilewright(asked('unadapted', '--data', many)));
+    expect(samplesOf('unadapted')).not.toBe(samplesOf('whole'));
   });
 
   it('is verified with its adapter, and not with another in its folder', async () => {

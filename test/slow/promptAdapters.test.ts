@@ -7,6 +7,8 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { generate, type GenerateRequest, type GenerateResult } from '../../commands/generate.js';
 import type { WithTargetChoice } from '../../driver/precision.js';
+import { openModel } from '../../library/index.js';
+import type { ModelOptions } from '../../library/options.js';
 import { environment, isBuilt, temporaryFolder } from '../e2e/support.js';
 import { ADAPTERS, baseOf } from '../support/adapters.js';
 import { SILENT } from '../support/silent.js';
@@ -46,5 +48,34 @@ describe.skipIf(!existsSync(ADAPTERS) || !isBuilt)('prompts that name adapters',
     }
     expect(shown(mixed)).toEqual(alone);
     expect(new Set(alone.map((text) => JSON.stringify(text)))).toHaveLength(lines.length);
+  });
+
+  it('are calls of a program as well', async () => {
+    const place = {
+      model: baseOf('mistral-qv'),
+      target: 'cpu',
+      precision: 'f32',
+      threads: 2,
+      batchTokens: 64,
+    } as const;
+    const asked = { prompts: [TEXTS[0]], maxNewTokens: 6, ignoreEos: true };
+    const textOf = async (options: Partial<ModelOptions>, folder?: string): Promise<readonly number[]> => {
+      const model = await openModel({ ...place, cacheTokens: 1024, ...options });
+      try {
+        const found: number[] = [];
+        for await (const event of model.generate({ ...asked, ...(folder === undefined ? {} : { adapter: folder }) }))
+          if (event.kind === 'end') found.push(...event.logProbs);
+        return found;
+      } finally {
+        await model.close();
+      }
+    };
+    const adapters = { slots: 2, rank: 16 };
+    const { path } = named[0]!;
+    const whole = await textOf({ adapter: path });
+    expect(whole).toHaveLength(6);
+    expect(await textOf({ adapters }, path)).toEqual(whole);
+    expect(await textOf({ adapters })).not.toEqual(whole);
+    await expect(textOf({}, path)).rejects.toThrow('without slots for adapters');
   });
 });
