@@ -8,8 +8,9 @@
  * of k, a quad's lane has eight neighbours, and an instruction takes four of them from every lane. That order is the
  * same for both operands, and no order of k that a product knows.
  *
- * Factors do not depend on the kernel before: the first of them are under way while it ends. The next kernel may begin
- * at once, since its own weights can be on the way too; it waits for this one.
+ * Factors do not depend on the kernel before: the first of them are under way while it ends. Where rows are few
+ * (begins_late) the next kernel begins once that one has ended: whatever other kernels left is then there for it, and
+ * it waits for this one only before it reads `out`. In larger calls it begins at once, fetches its weights, and waits.
  */
 #pragma once
 #include "gemm/adapter.cuh"
@@ -84,13 +85,15 @@ template <ShrinkConfig config, class T> TW_DEVICE void shrink(int rows, const Sh
   const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, quad = lane % 4;
   const int across = (int)blockIdx.x % config.across(), place = (int)blockIdx.x / config.across();
   const int unit = place % config.units, row0 = place / config.units * tile_m, column0 = across * tile_n;
-  begin_next();
+  const bool is_early = !begins_late(rows);
+  if (is_early) begin_next();
   if (warp == 0) find_slots(buffers.slots, row0, rows, tile_m, found);
   __syncthreads();
   const int count = found.count;
   /* A block that has nothing to do waits too: kernels that follow count on all before this one. */
   if (unit >= count) {
     wait_for_previous_if_any();
+    if (!is_early) begin_next();
     return;
   }
   const int first = warp * config.range(), end = min(first + config.range(), config.k);
@@ -118,6 +121,8 @@ template <ShrinkConfig config, class T> TW_DEVICE void shrink(int rows, const Sh
     }
   }
   wait_for_previous_if_any();
+  /* Not before: a product that reads the same rows may then read them as soon as it begins. */
+  if (!is_early) begin_next();
   for (int d = unit; d < count; d += config.units) {
     const int slot = found.distinct[d];
     bool is_own[down][halves];

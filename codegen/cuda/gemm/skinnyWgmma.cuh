@@ -241,9 +241,15 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
     __syncthreads();
   }
 
+  /*
+   * The kernel before this one shrinks rows for it, and lets it begin once all before that have ended: rows are there,
+   * and only what was shrunk is waited for. A call without adapters has no such kernel. It is known here where the tile
+   * has all rows of the call.
+   */
+  const bool has_rows = config.adapter.is_there() && rows <= tile_m && begins_late(rows) && slots.count > 0;
   if (warp == producer) {
     if (lane == 0) {
-      wait_for_previous();
+      if (!has_rows) wait_for_previous();
       for (int i = 0; i < ahead; i++) load_rows(i, i);
       unsigned stage = ahead % stages, phase = ahead / stages % 2;
       for (int block = ahead; block < k_blocks; block++) {
@@ -274,7 +280,7 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
     }
     __syncwarp();
   } else if (warp > producer) {
-    wait_for_previous();
+    if (!has_rows) wait_for_previous();
     if constexpr (config.row_values > 0) {
       constexpr int warps = config.value_warps(), of_warp = (tile_m + warps - 1) / warps;
       row_values<tile_m, warps, of_warp < 16 ? of_warp : 16, config.row_values>(prologue, warp - (producer + 1), row0,
@@ -285,7 +291,7 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
     const unsigned long long base = rows_descriptor(shared);
     float acc[group_n / 2];
     unsigned stage = 0, phase = 0, before = 0;
-    wait_for_previous();
+    if (!has_rows) wait_for_previous();
     for (int block = 0; block < k_blocks; block++) {
       full[stage].wait(phase);
       const unsigned long long x = base + stage * (stage_bytes / 16),
@@ -311,7 +317,10 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
     /* While the last products are under way. */
     HeldShrunk<config> held;
     const int local = (warp & 3) * 16 + (lane >> 2);
-    if constexpr (config.adapter.is_there()) held.load(second, slots, row0, local);
+    if constexpr (config.adapter.is_there()) {
+      if (has_rows) wait_for_previous();
+      held.load(second, slots, row0, local);
+    }
     wgmma_wait<0>();
 #pragma unroll
     for (int i = 0; i < group_n / 2; i++) forget(acc[i]);
