@@ -138,13 +138,12 @@ TW_DEVICE ShrunkRows<T> shrunk_rows(const AdapterTile<T> &tile, int row, bool ha
   return { first, first + 8 * adapter.stride, has_low, has_high };
 }
 
-/* Of the tiles of kernels for few rows: 64 rows, as many as an instruction of a warpgroup has. Bytes of them. */
-using FewSlots = TileSlots<64>;
-
 /* Whether a shrink kernel of so many rows lets the product behind it begin only once its own predecessor has ended. */
 constexpr int LATE_ROWS = 16;
 TW_DEVICE bool begins_late(int rows) { return rows <= LATE_ROWS; }
 
+/* Of the tiles of kernels for few rows: 64 rows, as many as an instruction of a warpgroup has. Bytes of them. */
+using FewSlots = TileSlots<64>;
 constexpr int TILE_SLOTS_BYTES = 272;
 static_assert(sizeof(FewSlots) <= TILE_SLOTS_BYTES);
 
