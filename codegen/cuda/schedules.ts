@@ -178,7 +178,9 @@ function fewRows(
   if (dtype === 'e4m3' && s.skeleton === 'skinny') return WARPGROUPS_ONLY;
   if (kernel.k < 2) return 'tensor maps need rows of more than one element';
   const reason =
-    archProblem(facts.arch, isLogProb) ?? adapterProblem(kernel) ?? problem(segmentsOf(kernel), s, isLogProb, dtype);
+    archProblem(facts.arch, isLogProb) ??
+    adapterProblem(kernel, s.cluster) ??
+    problem(segmentsOf(kernel), s, isLogProb, dtype);
   if (reason !== undefined) return reason;
   const bytes = sharedBytes(s, rowValuesOf(kernel, module), dtype);
   return bytes + STATIC_SHARED <= facts.sharedBytesPerBlock

@@ -7,6 +7,7 @@ import { describe, expect, it } from 'vitest';
 import { defaultCudaSchedule, isLegalCuda } from '../../codegen/cuda/index.js';
 import type { CudaGemmSchedule } from '../../ir/cuda.js';
 import { scoringBucket } from '../../ir/scoring.js';
+import { adapterCase, emulateAdapters } from '../codegen/cuda/adapterCases.js';
 import { emulateLayerGemm } from '../codegen/cuda/emulateLayerGemm.js';
 import { layerGemm, type LayerGemm } from '../codegen/cuda/wgmmaKernels.js';
 import { takeRaces } from '../support/cudaWarp/compile.js';
@@ -135,6 +136,40 @@ describe.skipIf(reason !== undefined)('contractions of few rows on Hopper', () =
       run(...endsFirst);
     }).toThrow(/wait for each other/);
     takeRaces();
+  });
+});
+
+describe.skipIf(reason !== undefined)('contractions with adapters', () => {
+  const own = adapterCase('down', { hidden: HIDDEN, inter: INTER, headDim: HEAD_DIM }, { slots: 20, rank: 16 });
+  /** Every second row has a slot of its own: their factors go round the ring. */
+  const rows = { slots: Array.from({ length: 40 }, (_, row) => (row % 2 === 0 ? row / 2 : -1)) };
+  const wgmma = { ...skinny(64, 96, 3), skeleton: 'wgmma', mode: 'pingpong' } as const;
+  it.each<CudaGemmSchedule>([
+    skinny(32, 48, 2),
+    inPairs(64, 96),
+    { ...skinny(16, 48, 3), skeleton: 'skinny' },
+    { ...skinny(32, 64, 2), skeleton: 'mma' },
+    wgmma,
+    { ...wgmma, tm: 128, mode: 'deferred', cluster: 2 },
+  ])('have no race: $skeleton, $mode, clusters of $cluster', (gemm) => {
+    expect(isLegalCuda(own.kernel, own.module, gemm, H100)).toBe(true);
+    for (const backwards of [false, true]) {
+      emulateAdapters(own, rows, { gemm }, { backwards });
+      expect(takeRaces()).toEqual([]);
+    }
+  });
+
+  it('are reported when they leave a stage of second factors before they have read it', () => {
+    const changes: readonly Change[] = [
+      ['full[stage].wait(phase);\n        skinny', 'full[stage].wait(phase);\n        leave(stage);\n        skinny'],
+      ['        __syncwarp();\n        leave(stage);\n', ''],
+    ];
+    const races = racesOfBroken(changes, (mutate) => {
+      const inProduct = (source: string): string =>
+        source.includes('skinny_wgmma_gemm') ? mutate(source) : `${source}\n`;
+      emulateAdapters(own, rows, { gemm: skinny(32, 48, 2) }, { mutate: inProduct });
+    });
+    expect(races).toMatch(/a read of .* a copy of/);
   });
 });
 

@@ -26,9 +26,14 @@ const interleavedWidths = (segments: readonly Segment[]): readonly number[] =>
     pairing.kind === 'interleave' && adapter !== undefined ? [pairing.width] : [],
   );
 
-/** The reason why tensor cores cannot add what rows of adapters have; undefined if they can, or have nothing to add. */
-export function adapterProblem(kernel: ContractionKernel): string | undefined {
+/**
+ * The reason why tensor cores cannot add what rows of adapters have; undefined if they can, or have nothing to add.
+ * `sharers`: blocks beside each other that have the same rows, and go round their rings together.
+ */
+export function adapterProblem(kernel: ContractionKernel, sharers = 1): string | undefined {
   if (kernel.anchor !== 'gemm' || kernel.adapter === undefined) return undefined;
+  if (sharers > 1 && kernel.segments.some(({ adapter }) => adapter === undefined))
+    return 'a cluster cannot share rows where only some of its columns have adapters';
   return new Set(interleavedWidths(kernel.segments)).size > 1
     ? 'its matrices are interleaved in several widths, which adapters cannot tell apart'
     : undefined;

@@ -150,6 +150,18 @@ describe('contractions of many rows with adapters', () => {
     check(each);
   });
 
+  it('do not share rows in clusters of few where only some columns have adapters', () => {
+    const pairs = gemm('skinnyWgmma', 'cooperative', [16, 48, 64, 3], { cluster: 2 }).schedule;
+    const some = { slots: 2, rank: 16 };
+    const plain = layerGemm('qkv', HIDDEN, INTER, HEAD_DIM);
+    const verdict = ({ kernel, module }: typeof plain, schedule: CudaGemmSchedule) =>
+      isLegalCuda(kernel, module, schedule, FACTS);
+    const first = withAdapters(plain, some, (segment) => segment === 0);
+    expect(verdict(withAdapters(plain, some), pairs)).toBe(true);
+    expect(verdict(first, { ...pairs, cluster: 1 })).toBe(true);
+    expect(verdict(first, pairs)).toMatch(/only some of its columns have adapters/);
+  });
+
   thorough('agree with float64 on CUDA cores', () => {
     const slotOf = inTurns(50, 3, [0, -1, 2, 1]);
     const own = withAdapters(layerGemm('gateUp', HIDDEN, INTER, HEAD_DIM), { slots: 3, rank: 16 });
