@@ -36,7 +36,8 @@ const CASES: readonly (readonly [base: string, what: string, asked: Omit<RandomA
   ['gemma', 'rows of tokens', { ...qv, tokens: [3, 17, 402] }],
   ['olmo2', 'all matrices', all],
   ['olmo2', 'whole norms', { ...qv, saved: ['post_feedforward_layernorm', 'norm', 'lm_head'] }],
-  ['cohere2', 'all matrices, with biases of products', { ...all, hasProductBiases: true }],
+  ['cohere2', 'all matrices', all],
+  ['stablelm', 'biases of products', { ...qv, hasProductBiases: true }],
   ['stablelm', 'all biases', { ...qv, biases: 'all' }],
   [
     'stablelm',

@@ -51,7 +51,7 @@ export function writeRandomAdapter(model: string, dir: string, asked: RandomAdap
     tensors.push({ name: `base_model.model.${name}`, shape, values });
   };
   const shapes = shapesOf(model);
-  const isSaved = (path: string): boolean => saved.some((name) => path === name || path.endsWith(`.${name}`));
+  const isSaved = (path: string): boolean => saved.some((name) => path.endsWith(name));
   for (const [name, shape] of shapes) {
     const [, path = name, parameter] = /^(.+)\.(weight|bias)$/.exec(name) ?? [];
     if (isSaved(path)) {
@@ -85,6 +85,8 @@ export function writeRandomAdapter(model: string, dir: string, asked: RandomAdap
     } = experts;
     for (let layer = 0; shapes.has(`model.layers.${layer}.input_layernorm.weight`); layer++) {
       const module = path.replace('*', String(layer));
+      const here = new RegExp(`^model\\.layers\\.${layer}\\..*\\.experts\\.`);
+      if (![...shapes.keys()].some((name) => here.test(name))) continue;
       add(`${module}.base_layer.lora_A.weight`, [rank * count, hidden]);
       add(`${module}.base_layer.lora_B.weight`, [2 * inner, rank * count]);
       add(`${module}.lora_A.weight`, [rank * count, inner]);
