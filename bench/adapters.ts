@@ -192,7 +192,7 @@ async function main(options: Options): Promise<void> {
 export const adaptersCommand = (): Command =>
   benchCommand(
     'bench:adapters',
-    'Texts with adapters beside the same model without slots for any, with random weights and random adapters. Prints ' +
+    'Texts with adapters beside the same model without slots for any, of random weights and adapters. Prints ' +
       'medians of a step while all texts write, and of all prompts together, as ratios to the model without; and how ' +
       'many texts differ from the first run, which for texts without adapter is that of the model without slots.',
   )

@@ -44,8 +44,8 @@ interface Row {
 
 function show(rows: readonly Row[], oracle: Figures | undefined): void {
   console.log(
-    '| | hits | loads/s | TTFT p50, p99 ms | of oracle p99 | TPOT p99 ms | max/mean in flight (p99) | µs a request |\n' +
-      '|---|---|---|---|---|---|---|---|',
+    '| | hits | loads/s | TTFT p50, p99 ms | of oracle p99 | TPOT p99 ms | max/mean in flight (p99) | µs a request |' +
+      '\n|---|---|---|---|---|---|---|---|',
   );
   for (const { name, figures, costUs } of rows) {
     const { hits, loadsPerSecond, ttftP50, ttftP99, tpotP99, balance, balanceP99 } = figures;
@@ -192,7 +192,7 @@ function main(options: RoutingOptions): void {
 export const routingCommand = (): Command =>
   benchCommand(
     'bench:routing',
-    'Simulates a fleet on the requests of a trace: the policy of `tilewright route`, and others on the same requests. ' +
+    'Simulates a fleet on the requests of a trace: the policy of `tilewright route`, and others beside it. ' +
       'Copies of the trace, turned in time, give the rate that the utilisation asks for. The oracle knows the state ' +
       'of every replica, has every adapter everywhere and picks the earliest first token.',
   )

@@ -3,7 +3,7 @@ import { basename, resolve } from 'node:path';
 import type { Command } from 'commander';
 import type { NamedAdapter } from '../driver/requests.js';
 import { UsageError } from '../errors.js';
-import { MAX_ADAPTER_RANK, MAX_ADAPTER_SLOTS } from '../ir/kernel.js';
+import { MAX_ADAPTER_RANK, MAX_ADAPTER_SLOTS } from '../ir/adapterRows.js';
 import type { AdapterSlots } from '../passes/attachAdapters.js';
 import { isFolder } from '../system/read.js';
 import { type Flags, text, wholeNumber } from './options.js';

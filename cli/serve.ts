@@ -5,7 +5,7 @@ import type { ServeRequest } from '../commands/serve.js';
 import { isArtifact } from '../driver/names.js';
 import type { WithTargetChoice } from '../driver/precision.js';
 import { UsageError } from '../errors.js';
-import { MAX_ADAPTER_RANK, MAX_ADAPTER_SLOTS } from '../ir/kernel.js';
+import { MAX_ADAPTER_RANK, MAX_ADAPTER_SLOTS } from '../ir/adapterRows.js';
 import { CALL_STYLES, REASONING_STYLES } from '../models/chat/answerStyles.js';
 import { readSettings } from '../settings.js';
 import { defined } from '../system/defined.js';

@@ -25,7 +25,7 @@ export type ReadReply = { readonly id: number } & (
   | { readonly error: string; readonly hint?: string | undefined; readonly isUser: boolean }
 );
 
-/** Reads one adapter of the checkpoint at `model`. Throws UserError where it does not fit, or cannot be chosen by request. */
+/** Reads an adapter of the checkpoint at `model`. Throws UserError where it does not fit, or no request can have it. */
 export async function readAdapter(model: string, path: string): Promise<AdapterRead> {
   const [{ openAdapter }, { openCheckpoint }] = await Promise.all([
     import('../models/adapters/open.js'),
@@ -50,9 +50,14 @@ function requireByRequest({ path, replaced }: Adapter): void {
 
 const MODULE = new URL('./adapterThread.js', import.meta.url);
 
+interface Waiting {
+  readonly resolve: (read: AdapterRead) => void;
+  readonly reject: (error: Error) => void;
+}
+
 export class AdapterReader {
   private readonly model: string;
-  private readonly waiting = new Map<number, { resolve: (read: AdapterRead) => void; reject: (error: Error) => void }>();
+  private readonly waiting = new Map<number, Waiting>();
   private worker: Worker | undefined;
   private count = 0;
 

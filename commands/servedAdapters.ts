@@ -2,7 +2,7 @@
 import { readdirSync, statSync } from 'node:fs';
 import type { Engine } from '../engine/engine.js';
 import { UsageError, UserError } from '../errors.js';
-import { ADAPTER_RANK } from '../ir/kernel.js';
+import { ADAPTER_RANK } from '../ir/adapterRows.js';
 import { roundUp } from '../ir/types.js';
 import type { AdapterSlots } from '../passes/attachAdapters.js';
 import type { AdapterFacts, AdapterOptions, AdapterSource } from '../serve/adapters/names.js';
@@ -81,9 +81,10 @@ export class OpenedAdapters {
 /** Rejects where devices cannot hold the adapter: a request of one token is computed with it. */
 async function bringToDevices(engine: Engine, model: string, { hash, path, rank }: AdapterFacts): Promise<void> {
   const named = { model, adapter: { hash, path, rank } };
-  const handle = engine.limitsOf(model).classes !== undefined
-    ? engine.submit({ kind: 'reward', tokens: [0], positions: [0], ...named })
-    : engine.submit({ kind: 'score', tokens: [0], rows: [{ position: 0 }], ...named });
+  const handle =
+    engine.limitsOf(model).classes !== undefined
+      ? engine.submit({ kind: 'reward', tokens: [0], positions: [0], ...named })
+      : engine.submit({ kind: 'score', tokens: [0], rows: [{ position: 0 }], ...named });
   for (let events = await handle.read(); events.length > 0; events = await handle.read())
     for (const event of events) if (event.kind === 'failed') throw event.error;
 }

@@ -4,7 +4,7 @@ import { MAX_CHOSEN, MAX_EXPERTS } from '../ir/experts.js';
 import { EXTENT_NAME } from '../ir/extents.js';
 import { STATE_NAME } from '../ir/function.js';
 import { NAME } from '../ir/graph/checkNode.js';
-import { MAX_ADAPTER_RANK, MAX_ADAPTER_SLOTS } from '../ir/kernel.js';
+import { MAX_ADAPTER_RANK, MAX_ADAPTER_SLOTS } from '../ir/adapterRows.js';
 import { mapInputs } from '../ir/sampleInputs.js';
 import { BINARY, type BinaryOp, type Scalar, UNARY, type UnaryOp } from '../ir/scalar.js';
 

@@ -5,6 +5,7 @@
  * Buffers are row-major with a padded row stride (see `BufferDecl`). A kernel reads and writes buffers by name.
  */
 import { defined } from '../system/defined.js';
+import type { AdapterRows, SegmentAdapter } from './adapterRows.js';
 import type { FunctionInterface, StateDecl } from './function.js';
 import type { GroupSize } from './groups.js';
 import type { RotaryOrder } from './rotaryOrder.js';
@@ -89,33 +90,6 @@ export interface Segment {
   /** What rows of adapters add to its products. Default: nothing. */
   readonly adapter?: SegmentAdapter;
 }
-
-/**
- * The second factor of an adapter for a segment: `weight` has slots, and in each the matrix B [columns (×2 if
- * interleaved), rank] in the segment's pairing. Columns of the segment's first matrix read part `part` of what was
- * shrunk, those of its second one part `part` + 1.
- */
-export interface SegmentAdapter {
-  readonly weight: string;
-  readonly part: number;
-}
-
-/** The rows of a contraction that have adapters. */
-export interface AdapterRows {
-  /** i32[rows]: the slot of each row's adapter, below `slots`; −1: the row has none. */
-  readonly slot: string;
-  readonly slots: number;
-  /** Of every adapter, ranks below it padded with zeros: a multiple of ADAPTER_RANK. */
-  readonly rank: number;
-  /** [rows, parts·rank] of the left operand's type, as a shrink kernel leaves it. Rows without adapter hold anything. */
-  readonly shrunk: string;
-}
-
-/** The depth of one step of tensor cores, in which ranks are counted. */
-export const ADAPTER_RANK = 16;
-/** Largest rank of a slot, and most slots. */
-export const MAX_ADAPTER_RANK = 512;
-export const MAX_ADAPTER_SLOTS = 1024;
 
 /**
  * acc[row, j] = Σ_k a[row, k]·W[j, k], then each segment's epilogue. fp32 accumulation in order of k. With experts, W

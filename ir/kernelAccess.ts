@@ -61,7 +61,7 @@ export const kernelReads: (kernel: Kernel) => ReadonlySet<string> = oncePer((ker
     case 'gemm':
       reads.add(kernel.a);
       if (kernel.experts !== undefined) reads.add(kernel.experts.starts);
-      if (kernel.adapter !== undefined) for (const name of [kernel.adapter.slot, kernel.adapter.shrunk]) reads.add(name);
+      if (kernel.adapter !== undefined) reads.add(kernel.adapter.slot).add(kernel.adapter.shrunk);
       for (const segment of kernel.segments) {
         reads.add(segment.weight);
         if (segment.adapter !== undefined) reads.add(segment.adapter.weight);

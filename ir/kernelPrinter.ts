@@ -1,7 +1,7 @@
 /** Deterministic text of kernels, for dumps, `inspect` and tests. Nothing parses it. */
 import { maskBuffers } from './kernelAccess.js';
+import type { AdapterRows } from './adapterRows.js';
 import type {
-  AdapterRows,
   Rounding,
   BufferDecl,
   ExpertRows,
@@ -50,6 +50,8 @@ const printRounding = (rounding: Rounding | undefined): string =>
 const printAdapters = ({ slot, slots, rank }: Pick<AdapterRows, 'slot' | 'slots' | 'rank'>): string =>
   `adapters of rank ${rank} in ${slots} slots, by ${slot}`;
 
+const printShrunk = (rows: AdapterRows): string => `${printAdapters(rows)}, from ${rows.shrunk}`;
+
 /** A kernel in a few lines: its anchor, and a line for each result that it writes. */
 export function printKernel(kernel: Kernel): string {
   const head = `${kernel.name}: ${kernel.anchor} over ${kernel.rows}`;
@@ -58,7 +60,7 @@ export function printKernel(kernel: Kernel): string {
       return [
         `${head}, ${kernel.a}[${kernel.rows}, ${kernel.k}]` +
           `${printRounding(kernel.rounding)}${printExperts(kernel.experts)}`,
-        ...(kernel.adapter === undefined ? [] : [`  and ${printAdapters(kernel.adapter)}, from ${kernel.adapter.shrunk}`]),
+        ...(kernel.adapter === undefined ? [] : [`  and ${printShrunk(kernel.adapter)}`]),
         ...kernel.segments.flatMap(({ weight, columns, pairing, outputs, adapter }) => [
           `  ${weight}: ${columns} columns${printPairing(pairing)}`,
           ...(adapter === undefined ? [] : [`    and ${adapter.weight} from part ${adapter.part}`]),
@@ -110,7 +112,8 @@ export function printKernel(kernel: Kernel): string {
     }
     case 'shrink': {
       const { out, a, k, weight, scale, parts } = kernel;
-      return `${head}, ${out} = ${a}[${kernel.rows}, ${k}]·${weight}·${scale}, ${parts} parts, ${printAdapters(kernel)}`;
+      const product = `${a}[${kernel.rows}, ${k}]·${weight}·${scale}`;
+      return `${head}, ${out} = ${product}, ${parts} parts, ${printAdapters(kernel)}`;
     }
     case 'loop': {
       return [
@@ -151,7 +154,8 @@ const printWeight = ({
   columnOffset,
   slots,
 }: WeightDecl): string =>
-  `packed ${name} : ${layout} ${format} of ${slots === undefined ? '' : `${slots.count} slots of ${slots.holds} beside `}` +
+  `packed ${name} : ${layout} ${format} of ` +
+  `${slots === undefined ? '' : `${slots.count} slots of ${slots.holds} beside `}` +
   `${sources
     .slice(0, sources.length / experts)
     .map(({ tensor, rows, order }) => `${tensor}[${rows}, ${k}]${printOrder(order)}`)

@@ -1,15 +1,6 @@
 /** Checks the kernels and weights of adapters: what a shrink kernel leaves, and what a contraction adds of it. */
-import {
-  ADAPTER_RANK,
-  MAX_ADAPTER_SLOTS,
-  MAX_ADAPTER_RANK,
-  type AdapterRows,
-  type BufferDecl,
-  type GemmKernel,
-  type Segment,
-  type ShrinkKernel,
-  type WeightDecl,
-} from './kernel.js';
+import { ADAPTER_RANK, MAX_ADAPTER_SLOTS, MAX_ADAPTER_RANK, type AdapterRows } from './adapterRows.js';
+import type { BufferDecl, GemmKernel, Segment, ShrinkKernel, WeightDecl } from './kernel.js';
 import { sourceRows } from './packing.js';
 import { isExtent, type KernelCheck, samePairing } from './verifyAnchors.js';
 

@@ -3,11 +3,11 @@ import { MAX_CHOSEN, MAX_EXPERTS } from './experts.js';
 import { type ExtentDecl, isWithin, productName } from './extents.js';
 import { CACHE_FORMATS } from './function.js';
 import { groupOf } from './groups.js';
+import { MAX_ADAPTER_SLOTS } from './adapterRows.js';
 import {
   type AttentionKernel,
   type BufferDecl,
   LOGPROB_BLOCK,
-  MAX_ADAPTER_SLOTS,
   type LogProbKernel,
   type LogProbReduceKernel,
   type Mask,

@@ -1,22 +1,15 @@
 /**
- * Gives contractions room for adapters. Before each gemm kernel comes a shrink kernel, which multiplies the same rows by
- * the first factors of their adapters; the gemm kernel adds the second factors' products to its own (ir/kernel.ts). Both
- * factors are weights with slots, which are written while the model runs.
+ * Gives contractions room for adapters. Before each gemm kernel comes a shrink kernel, which multiplies the same rows
+ * by the first factors of their adapters; the gemm kernel adds the second factors' products to its own (ir/kernel.ts).
+ * Both factors are weights with slots, which are written while the model runs.
  *
  * Graphs know nothing of adapters: what a matrix is in the checkpoint is known from what its weight is packed from.
  * Matrices of experts, heads of a vocabulary and tables of embeddings get none.
  */
 import { CompileError } from '../errors.js';
 import type { InputDecl } from '../ir/function.js';
-import {
-  ADAPTER_RANK,
-  type BufferDecl,
-  type GemmKernel,
-  type Kernel,
-  type Segment,
-  type ShrinkKernel,
-  type WeightDecl,
-} from '../ir/kernel.js';
+import { ADAPTER_RANK } from '../ir/adapterRows.js';
+import type { BufferDecl, GemmKernel, Kernel, Segment, ShrinkKernel, WeightDecl } from '../ir/kernel.js';
 import type { FormatName } from '../ir/storage.js';
 import { type BufferDType, type ExtentName, roundUp } from '../ir/types.js';
 import { at } from '../system/at.js';

@@ -84,8 +84,8 @@ export interface Refusal {
 }
 
 /**
- * How a request ended. `answered`: whole. `cancelled`: the client left. `failed`: the replica broke off, or could not be
- * reached. `missing`: it said that it has no such adapter, which corrects what is known of it.
+ * How a request ended. `answered`: whole. `cancelled`: the client left. `failed`: the replica broke off, or could not
+ * be reached. `missing`: it said that it has no such adapter, which corrects what is known of it.
  */
 export type Outcome = 'answered' | 'cancelled' | 'failed' | 'missing';
 

@@ -1,7 +1,6 @@
 /** The models of a server, as the thread that speaks HTTP sees them: what they are, and what can be asked of them. */
 import type { AdapterRef } from '../engine/device.js';
 import type { ModelStats } from '../engine/modelStats.js';
-import type { AdapterNames } from './adapters/names.js';
 import { ApiError, badRequest } from './apiError.js';
 import type { ContinuationRequest, RequestEvent, RewardRequest, ScoreRequest } from '../engine/request.js';
 import type { ClassHead } from '../models/model/model.js';
@@ -126,12 +125,22 @@ export const askOf = ({ key, adapter }: ServedModel): { readonly model: string; 
   ...(adapter === undefined ? {} : { adapter: { hash: adapter.hash, path: adapter.path } }),
 });
 
+/** Names of adapters, which clients ask for as models. Promises reject with ApiError. */
+export interface AdapterModels {
+  /** Whether clients may load adapters from paths of this machine, and unload them. */
+  readonly allowsUpdates: boolean;
+  /** Looks a name up in the folder of adapters, where there is no model of that name. */
+  find(name: unknown): Promise<void>;
+  load(name: string, path: string, inPlace: boolean): Promise<void>;
+  unload(name: string): Promise<void>;
+}
+
 /** What endpoints ask. Over a port to the engine's thread; tests have one in their own. */
 export interface ModelClient {
   /** Models, and adapters behind them. */
   readonly models: readonly ServedModel[];
   /** The names of adapters, where a model has slots for them. */
-  readonly adapters?: AdapterNames | undefined;
+  readonly adapters?: AdapterModels | undefined;
   submit(request: ServedRequest, listener: RequestListener): RunningRequest;
   /** What the engine has counted of each model, in the order of `models` without adapters, a moment ago. */
   stats(): Promise<readonly ModelStats[]>;

@@ -5,7 +5,7 @@ import type { Adapter } from '../../models/adapters/adapter.js';
 import { openAdapter } from '../../models/adapters/open.js';
 import { withAdapter } from '../../models/adapters/overlay.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
-import { ADAPTER_RANK } from '../../ir/kernel.js';
+import { ADAPTER_RANK } from '../../ir/adapterRows.js';
 import { roundUp } from '../../ir/types.js';
 import type { AdapterSlots } from '../../passes/attachAdapters.js';
 import { openModel } from '../functions.js';

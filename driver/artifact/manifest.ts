@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import { statSync } from 'node:fs';
 import { z } from 'zod';
 import { UserError } from '../../errors.js';
-import { MAX_ADAPTER_RANK, MAX_ADAPTER_SLOTS } from '../../ir/kernel.js';
+import { MAX_ADAPTER_RANK, MAX_ADAPTER_SLOTS } from '../../ir/adapterRows.js';
 import { MASKS } from '../../models/model/model.js';
 import type { AdapterSlots } from '../../passes/attachAdapters.js';
 import { defined } from '../../system/defined.js';

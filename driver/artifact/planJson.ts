@@ -5,7 +5,7 @@ import { MAX_EXPERTS } from '../../ir/experts.js';
 import { EXTENT_COUNTS } from '../../ir/extents.js';
 import { MAX_RANK } from '../../ir/graph/checkNode.js';
 import { GROUP_SIZES } from '../../ir/groups.js';
-import { MAX_ADAPTER_SLOTS } from '../../ir/kernel.js';
+import { MAX_ADAPTER_SLOTS } from '../../ir/adapterRows.js';
 import type { Plan } from '../../ir/plan.js';
 import { CODE_FORMATS, LAYOUTS, WEIGHT_FORMATS } from '../../ir/storage.js';
 import { BUFFER_DTYPES, DTYPES } from '../../ir/types.js';

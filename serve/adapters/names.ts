@@ -6,7 +6,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { AdapterRef } from '../../engine/device.js';
 import { ApiError, badRequest } from '../apiError.js';
-import type { ServedModel } from '../models.js';
+import type { AdapterModels, ServedModel } from '../models.js';
 
 /** What is known of an adapter once its files were read, and it fits the model. */
 export interface AdapterFacts extends AdapterRef {
@@ -41,7 +41,7 @@ const NAME = /^[^\p{Cc}\p{Zl}\p{Zp}]{1,200}$/u;
 /** Most names. */
 const MAX_NAMES = 10_000;
 
-export class AdapterNames {
+export class AdapterNames implements AdapterModels {
   /** Adapters as models, in the order of their loading. */
   private readonly named = new Map<string, ServedModel>();
   private readonly base: ServedModel;

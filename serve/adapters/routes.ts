@@ -2,9 +2,8 @@
 import { z } from 'zod';
 import { ApiError } from '../apiError.js';
 import type { Exchange, Route } from '../exchange.js';
-import type { ModelClient } from '../models.js';
+import type { AdapterModels, ModelClient } from '../models.js';
 import { readBody } from '../sampling.js';
-import type { AdapterNames } from './names.js';
 
 const loadSchema = z.object({
   lora_name: z.string('expected the name that clients will ask for'),
@@ -16,7 +15,7 @@ const unloadSchema = z.object({ lora_name: z.string('expected the name of an ada
 const HOW = 'start the server with --adapter-updates to let clients load and unload adapters';
 
 /** Throws ApiError 403 where the server's owner has not allowed it. */
-function requireUpdates(adapters: AdapterNames | undefined): AdapterNames {
+function requireUpdates(adapters: AdapterModels | undefined): AdapterModels {
   if (adapters?.allowsUpdates === true) return adapters;
   throw new ApiError(403, adapters === undefined ? `the model has no slots for adapters: ${HOW}` : HOW);
 }

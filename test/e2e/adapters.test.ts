@@ -1,6 +1,6 @@
 /**
- * Adapters that PEFT wrote against float64 references of them, in f32: adapter, base and questions in, sample files out,
- * compared by the checker that comes with the references. Needs the data folder beside the repository.
+ * Adapters that PEFT wrote against float64 references of them, in f32: adapter, base and questions in, sample files
+ * out, compared by the checker that comes with the references. Needs the data folder beside the repository.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';

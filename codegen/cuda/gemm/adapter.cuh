@@ -1,8 +1,8 @@
 /*
  * What rows of adapters add to a product (ir/kernel.ts): behind all of k, u·Bᵀ in the same accumulators, where u is
  * what a shrink kernel has left of the row and B the second factor of the row's own slot. Ranks are taken in order, 16
- * at a time. A tile takes them once for each distinct slot among its rows; rows of other slots, and of none, get exact zeros,
- * which change no bit of a sum.
+ * at a time. A tile takes them once for each distinct slot among its rows; rows of other slots, and of none, get exact
+ * zeros, which change no bit of a sum.
  *
  * Where a kernel has adapters, its segments are Adapted, and its Config says an AdapterConfig.
  */
@@ -81,7 +81,7 @@ template <int rows> struct TileSlots {
 };
 
 /*
- * Fills them, by one whole warp; a barrier is to follow. Rows from `end` on, and those past a tile of tile_m, have none.
+ * Fills them, by one whole warp; a barrier is to follow. Rows from `end` on and those past a tile of tile_m have none.
  * `slots` may be null: no row has one. It is an input, so it is there before the kernel before has ended.
  */
 template <int rows>
@@ -148,10 +148,10 @@ constexpr int TILE_SLOTS_BYTES = 272;
 static_assert(sizeof(FewSlots) <= TILE_SLOTS_BYTES);
 
 /*
- * How kernels of few rows bring second factors to shared memory: in pieces of some ranks of one slot, the first of every
- * slot, then the next of each. A piece is `tile_n` columns of piece_k ranks, one behind another, in rows of 128 bytes
- * whose chunks of 16 are exchanged as a tensor map does it: eight columns lie in different banks. Pieces take the place
- * of stages of weights, as many of them as one holds.
+ * How kernels of few rows bring second factors to shared memory: in pieces of some ranks of one slot, the first of
+ * every slot, then the next of each. A piece is `tile_n` columns of piece_k ranks, one behind another, in rows of 128
+ * bytes whose chunks of 16 are exchanged as a tensor map does it: eight columns lie in different banks. Pieces take the
+ * place of stages of weights, as many of them as one holds.
  */
 template <AdapterConfig adapter, int tile_n> struct SecondPieces {
   /* Ranks of 16 and 32 fill a row with several columns; others lie so only where they are whole rows. */

@@ -1,13 +1,7 @@
 /** The common parts of kernels with a contraction: a left operand, packed weights, and row programs. */
 import { groupSumsOf, groupValuesOf, groupWidth } from '../../../ir/groupSums.js';
-import type {
-  AdapterRows,
-  ContractionKernel,
-  ExpertRows,
-  LogProbKernel,
-  Pairing,
-  Segment,
-} from '../../../ir/kernel.js';
+import type { AdapterRows } from '../../../ir/adapterRows.js';
+import type { ContractionKernel, ExpertRows, LogProbKernel, Pairing, Segment } from '../../../ir/kernel.js';
 import { oncePer } from '../../../ir/oncePer.js';
 import { isRowInvariant, operands as childrenOf, printScalar, type Scalar } from '../../../ir/scalar.js';
 

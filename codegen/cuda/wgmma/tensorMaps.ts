@@ -1,6 +1,7 @@
 /** The tensor maps by which kernels of warpgroup products copy their operands. */
 import type { CudaGemmSchedule, TensorMapDecl } from '../../../ir/cuda.js';
-import type { AdapterRows, ContractionKernel, Segment } from '../../../ir/kernel.js';
+import type { AdapterRows } from '../../../ir/adapterRows.js';
+import type { ContractionKernel, Segment } from '../../../ir/kernel.js';
 import { adapterOf, expertsOf } from '../text/contraction.js';
 import { type CudaOperands, physicalColumns } from '../text/operands.js';
 import { operandType, slabOf } from './instruction.js';
