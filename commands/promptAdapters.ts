@@ -3,7 +3,7 @@ import type { NamedAdapter } from '../driver/requests.js';
 import { UsageError, UserError } from '../errors.js';
 import type { AdapterRef } from '../engine/device.js';
 import type { NamedPrompt } from '../engine/prompts.js';
-import { ADAPTER_RANK } from '../ir/kernel.js';
+import { ADAPTER_RANK } from '../ir/adapterRows.js';
 import { roundUp } from '../ir/types.js';
 import type { AdapterSlots } from '../passes/attachAdapters.js';
 import { readAdapter } from './adapterReader.js';

@@ -129,10 +129,14 @@ export const askOf = ({ key, adapter }: ServedModel): { readonly model: string; 
 export interface AdapterModels {
   /** Whether clients may load adapters from paths of this machine, and unload them. */
   readonly allowsUpdates: boolean;
+  /** In the order of their loading. */
+  readonly models: readonly ServedModel[];
   /** Looks a name up in the folder of adapters, where there is no model of that name. */
   find(name: unknown): Promise<void>;
   load(name: string, path: string, inPlace: boolean): Promise<void>;
   unload(name: string): Promise<void>;
+  /** A request has what the name means now. Call the result once, when the request has ended. */
+  hold(name: unknown): () => void;
 }
 
 /** What endpoints ask. Over a port to the engine's thread; tests have one in their own. */
