@@ -10,7 +10,7 @@ import { type Context, printJson } from './work.js';
 export function addRoute(program: Command, context: Context): void {
   const command = program
     .command('route')
-    .summary('one address for several servers, and adapters where they are asked for')
+    .summary('one address for several servers')
     .description(
       'Stands before servers of tilewright serve (or others with the endpoints of vLLM) and sends each request to ' +
         'one of them: to one that holds its adapter, or the beginning of its prompt, and has little to do. Adapters ' +

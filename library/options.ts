@@ -12,7 +12,7 @@ import { SHARING_MODES } from '../evaluate/scorer.js';
 import { checkTogether, generateFields, type GenerateOptions as WrittenOptions } from '../engine/options.js';
 import { MAX_TOP_LOGPROBS } from '../engine/limits.js';
 import { promptSchema } from '../engine/prompts.js';
-import { ADAPTER_RANK, MAX_ADAPTER_RANK, MAX_ADAPTER_SLOTS } from '../ir/kernel.js';
+import { ADAPTER_RANK, MAX_ADAPTER_RANK, MAX_ADAPTER_SLOTS } from '../ir/adapterRows.js';
 import { CPU_ISAS } from '../ir/plan.js';
 import { searchFields } from '../search/options.js';
 import { isRecord } from '../system/json.js';

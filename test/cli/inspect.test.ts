@@ -120,7 +120,8 @@ describe('passes', async () => {
 
   it('continue with kernels, which print as text', async () => {
     const kernels = inspection.stages.filter(({ level }) => level === 'kernels');
-    expect(kernels.map(({ name }) => name)).toEqual(['lowerKernels', 'deduplicateTables', 'fuseLoops']);
+    const names = ['lowerKernels', 'deduplicateTables', 'fuseLoops', 'attachAdapters'];
+    expect(kernels.map(({ name }) => name)).toEqual(names);
     expect(stageSize(kernels[0]!)).toBe(44);
     const { stdout } = await inspect('--pass', 'lowerKernels');
     expect(stdout).toContain('\nlayers_0_attention_qkv: gemm over T, ');
