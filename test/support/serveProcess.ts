@@ -19,6 +19,29 @@ export interface Answer {
 
 export type Body = Readonly<Record<string, unknown>>;
 
+/** A completion of one choice, with its tokens and their log-probabilities. */
+export async function completeOver(client: LoadClient, body: Body, more: Partial<SentRequest> = {}): Promise<Answer> {
+  const [tokens, logProbs]: [number[], number[]] = [[], []];
+  let [text, finish]: [string, unknown] = ['', null];
+  const outcome = await client.send({
+    path: '/v1/completions',
+    body: JSON.stringify({ model: 'served', logprobs: 0, return_token_ids: true, ...body }),
+    ...more,
+    onData: (json) => {
+      const value: unknown = JSON.parse(json);
+      const [choice] = isRecord(value) && Array.isArray(value['choices']) ? (value['choices'] as unknown[]) : [];
+      if (!isRecord(choice)) return;
+      text += String(choice['text']);
+      if (Array.isArray(choice['token_ids'])) tokens.push(...(choice['token_ids'] as number[]));
+      const lists = choice['logprobs'];
+      if (isRecord(lists)) logProbs.push(...(lists['token_logprobs'] as number[]));
+      finish = choice['finish_reason'] ?? finish;
+      more.onData?.(json);
+    },
+  });
+  return { text, tokens, logProbs, finish, outcome };
+}
+
 export class ServeProcess {
   readonly pid: number;
   readonly baseUrl: string;
@@ -85,26 +108,8 @@ export class ServeProcess {
   }
 
   /** A completion of one choice, with its tokens and their log-probabilities. */
-  async complete(body: Body, more: Partial<SentRequest> = {}): Promise<Answer> {
-    const [tokens, logProbs]: [number[], number[]] = [[], []];
-    let [text, finish]: [string, unknown] = ['', null];
-    const outcome = await this.client.send({
-      path: '/v1/completions',
-      body: JSON.stringify({ model: 'served', logprobs: 0, return_token_ids: true, ...body }),
-      ...more,
-      onData: (json) => {
-        const value: unknown = JSON.parse(json);
-        const [choice] = isRecord(value) && Array.isArray(value['choices']) ? (value['choices'] as unknown[]) : [];
-        if (!isRecord(choice)) return;
-        text += String(choice['text']);
-        if (Array.isArray(choice['token_ids'])) tokens.push(...(choice['token_ids'] as number[]));
-        const lists = choice['logprobs'];
-        if (isRecord(lists)) logProbs.push(...(lists['token_logprobs'] as number[]));
-        finish = choice['finish_reason'] ?? finish;
-        more.onData?.(json);
-      },
-    });
-    return { text, tokens, logProbs, finish, outcome };
+  complete(body: Body, more: Partial<SentRequest> = {}): Promise<Answer> {
+    return completeOver(this.client, body, more);
   }
 
   /** Tells it to stop. Resolves with its status. */
