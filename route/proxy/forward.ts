@@ -224,12 +224,14 @@ export class Forwarder {
   private async ensureHeld(asked: Asked, { replica, adapter, isHeld, isSpill }: Route): Promise<Miss | undefined> {
     if (adapter === undefined) return undefined;
     if (isSpill) this.counts.spilled++;
-    if (isHeld) return (this.counts.held++, undefined);
+    // The policy counts an adapter as held from the first request on that goes there: others wait for the same load.
+    const underWay = this.placement.underWay(replica, adapter);
+    if (isHeld && underWay === undefined) return (this.counts.held++, undefined);
     this.counts.missed++;
     if (this.waiting >= this.config.limits.waiting) return miss('too many wait for adapters', 'failed', 429);
     this.waiting++;
     try {
-      const load = this.placement.load(replica, adapter, 'a request needs it');
+      const load = underWay ?? this.placement.load(replica, adapter, 'a request needs it');
       const isThere = await Promise.race([load, asked.gone]);
       return isThere ? undefined : { ...miss('it could not load the adapter', 'failed'), isUnasked: true };
     } finally {

@@ -158,6 +158,11 @@ export class Placement {
     }
   }
 
+  /** Whether the replica will have the adapter, where it is on its way there. Never rejects. */
+  underWay(replicaId: string, adapter: AdapterKey): Promise<boolean> | undefined {
+    return this.loading.get(`${replicaId}\0${heldName(adapter)}`);
+  }
+
   /** Whether the replica has the adapter now. Loads of the same one are one load. Never rejects. */
   load(replicaId: string, adapter: AdapterKey, why: string): Promise<boolean> {
     const replica = this.fleet.replicas.get(replicaId);

@@ -69,6 +69,22 @@ describe('an adapter', () => {
     expect((await world.get('/v1/models/sql@0')).status).toBe(404);
   });
 
+  it('that is being loaded is waited for by all who ask for it', async () => {
+    const world = await open(1, ['sql']);
+    const [replica] = world.replicas;
+    let openGate = (): void => undefined;
+    replica!.gate = new Promise((resolve) => (openGate = resolve));
+    const asked = Array.from({ length: 6 }, () => world.complete({ model: 'sql' }));
+    await expect.poll(() => replica!.seen.some(({ path }) => path === '/v1/load_lora_adapter')).toBe(true);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    // Nobody has asked for what is not there yet.
+    expect(replica!.asked).toEqual([]);
+    openGate();
+    expect((await Promise.all(asked)).map(({ status }) => status)).toEqual(asked.map(() => 200));
+    expect(replica!.asked).toHaveLength(6);
+    expect(world.events.filter(({ event }) => event === 'retry')).toEqual([]);
+  });
+
   it('that a replica falsely lists is loaded after all', async () => {
     const replicas = [await FakeReplica.open('r0')];
     const world = await open(1, ['sql'], { replicas });

@@ -26,6 +26,8 @@ export class FakeReplica {
   isHonest = true;
   onLoad: (name: string, path: string) => { readonly status: number; readonly text: string } | undefined = () =>
     undefined;
+  /** Changes of adapters are made once it resolves. */
+  gate: Promise<void> = Promise.resolve();
   handle: Handle = (seen, response) => this.answer(seen, response);
   readonly name: string;
   readonly base: string;
@@ -110,7 +112,7 @@ export class FakeReplica {
           return reply(200, this.models ?? this.list());
         case '/v1/load_lora_adapter':
         case '/v1/unload_lora_adapter':
-          return this.change(path, body, reply);
+          return void this.gate.then(() => this.change(path, body, reply));
         default:
           return this.handle(seen, response, request);
       }
