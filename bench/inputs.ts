@@ -15,7 +15,7 @@ import { fileTaskByName } from '../evaluate/fileTasks.js';
 import type { Question } from '../evaluate/question.js';
 import type { TokenizedQuestion } from '../evaluate/tokenize.js';
 import type { CpuIsa } from '../ir/plan.js';
-import type { AdapterSlots } from '../passes/attachAdapters.js';
+import type { AdapterSlots } from '../ir/adapterRows.js';
 import { openTokenizer } from '../models/tokenizer/tokenizer.js';
 import type { BenchTarget } from './command.js';
 

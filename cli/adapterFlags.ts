@@ -4,7 +4,7 @@ import type { Command } from 'commander';
 import type { NamedAdapter } from '../driver/requests.js';
 import { UsageError } from '../errors.js';
 import { MAX_ADAPTER_RANK, MAX_ADAPTER_SLOTS } from '../ir/adapterRows.js';
-import type { AdapterSlots } from '../passes/attachAdapters.js';
+import type { AdapterSlots } from '../ir/adapterRows.js';
 import { isFolder } from '../system/read.js';
 import { type Flags, text, wholeNumber } from './options.js';
 
@@ -29,6 +29,12 @@ const EXAMPLE = 'for example: --adapter adapters/french, or --adapter fr=adapter
 export function adaptersOf(flags: Flags): readonly NamedAdapter[] {
   const given = flags['adapter'];
   return (Array.isArray(given) ? given : given === undefined ? [] : [given]).map((each) => namedAdapter(String(each)));
+}
+
+/** The adapters that lines of prompts name. */
+export function namedFlag(flags: Flags): { readonly named?: readonly NamedAdapter[] } {
+  const named = adaptersOf(flags);
+  return named.length === 0 ? {} : { named };
 }
 
 /** The adapter of a command whose model has one. */

@@ -11,7 +11,7 @@ import { converse } from './conversation.js';
 import { addDraftFlags, draftFlags } from './draftFlags.js';
 import { addGenerateFlags, generateFlags, structureFlags, templateFlags } from './generateFlags.js';
 import type { Input, Io } from './io.js';
-import { adapterFlag, adaptersOf } from './adapterFlags.js';
+import { adapterFlag, namedFlag } from './adapterFlags.js';
 import {
   addSteppingFlags,
   addVerboseFlag,
@@ -152,7 +152,7 @@ async function parse(
     ...draftFlags(flags),
     ...deviceFlags(flags),
     ...modelFlags(flags),
-    named: adaptersOf(flags),
+    ...namedFlag(flags),
     ...artifactFlags(flags, model),
     ...templateFlags(flags),
     threads: threads(flags, context.io),

@@ -5,7 +5,7 @@ import type { AdapterRef } from '../engine/device.js';
 import type { NamedPrompt } from '../engine/prompts.js';
 import { ADAPTER_RANK } from '../ir/adapterRows.js';
 import { roundUp } from '../ir/types.js';
-import type { AdapterSlots } from '../passes/attachAdapters.js';
+import type { AdapterSlots } from '../ir/adapterRows.js';
 import { readAdapter } from './adapterReader.js';
 
 /** Adapters that are computed with side by side at most. More of them take turns. */

@@ -4,7 +4,7 @@ import type { Engine } from '../engine/engine.js';
 import { UsageError, UserError } from '../errors.js';
 import { ADAPTER_RANK } from '../ir/adapterRows.js';
 import { roundUp } from '../ir/types.js';
-import type { AdapterSlots } from '../passes/attachAdapters.js';
+import type { AdapterSlots } from '../ir/adapterRows.js';
 import type { AdapterFacts, AdapterOptions, AdapterSource } from '../serve/adapters/names.js';
 import { AdapterReader } from './adapterReader.js';
 

@@ -1,7 +1,7 @@
 /** Devices with a loaded model, wherever they are: in this process, in another, or several side by side. */
 import type { AdapterRef, StepAnswer, StepMessage } from '../engine/device.js';
 import type { Extents } from '../ir/extents.js';
-import type { AdapterSlots } from '../passes/attachAdapters.js';
+import type { AdapterSlots } from '../ir/adapterRows.js';
 import type { CallArrays, CallResult } from '../runtime/call.js';
 import type { StatePieces } from '../runtime/reservedStates.js';
 import type { SlotWrite } from '../runtime/weightPlan.js';

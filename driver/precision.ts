@@ -1,6 +1,6 @@
 /** Targets, precisions and caches as users name them, and the arithmetic that results name. Loads next to nothing. */
 import { CUDA_ARCHS } from '../ir/cuda.js';
-import type { AdapterSlots } from '../passes/attachAdapters.js';
+import type { AdapterSlots } from '../ir/adapterRows.js';
 import type { Numerics } from '../passes/numerics.js';
 
 /** Values of `--target`: the names of all target records, repeated so that the command line need not load them. */

@@ -1,7 +1,7 @@
 /** What is asked of a model that is compiled and loaded, and the interface through which work reports progress. */
 import type { CpuIsa, Parallelism } from '../ir/plan.js';
 import type { MaskKind } from '../models/model/model.js';
-import type { AdapterSlots } from '../passes/attachAdapters.js';
+import type { AdapterSlots } from '../ir/adapterRows.js';
 import type { WeightInit } from './names.js';
 import type { KvCache, Precision, TargetName } from './precision.js';
 

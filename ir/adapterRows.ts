@@ -1,4 +1,5 @@
 /** What a contraction says of the adapters of its rows, and their bounds. GemmKernel says what is computed with it. */
+import type { ExtentName } from './types.js';
 
 /**
  * The second factor of an adapter for a segment: `weight` has slots, and in each the matrix B [columns (×2 if
@@ -26,3 +27,14 @@ export const ADAPTER_RANK = 16;
 /** Largest rank of a slot, and most slots. */
 export const MAX_ADAPTER_RANK = 512;
 export const MAX_ADAPTER_SLOTS = 1024;
+
+/** What a model is compiled for. */
+export interface AdapterSlots {
+  /** Adapters that a device holds side by side. */
+  readonly slots: number;
+  /** Largest rank of an adapter. */
+  readonly rank: number;
+}
+
+/** The inputs that say the slots of rows: of new tokens, and of rows behind the last attention. */
+export const ADAPTER_INPUTS: Readonly<Record<ExtentName, string>> = { T: 'adapter', R: 'rowAdapter' };

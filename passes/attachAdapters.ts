@@ -8,7 +8,7 @@
  */
 import { CompileError } from '../errors.js';
 import type { InputDecl } from '../ir/function.js';
-import { ADAPTER_RANK } from '../ir/adapterRows.js';
+import { ADAPTER_INPUTS, ADAPTER_RANK, type AdapterSlots } from '../ir/adapterRows.js';
 import type { BufferDecl, GemmKernel, Kernel, Segment, ShrinkKernel, WeightDecl } from '../ir/kernel.js';
 import type { FormatName } from '../ir/storage.js';
 import { type BufferDType, type ExtentName, roundUp } from '../ir/types.js';
@@ -16,16 +16,6 @@ import { at } from '../system/at.js';
 import { defined } from '../system/defined.js';
 import type { LoweredModule } from './lowerKernels.js';
 import type { WeightStorage } from './lowerWeights.js';
-
-export interface AdapterSlots {
-  /** Adapters that a device holds side by side. */
-  readonly slots: number;
-  /** Largest rank of an adapter. */
-  readonly rank: number;
-}
-
-/** The inputs that say the slots of rows: of new tokens, and of rows behind the last attention. */
-export const ADAPTER_INPUTS: Readonly<Record<ExtentName, string>> = { T: 'adapter', R: 'rowAdapter' };
 
 export function attachAdapters(
   module: LoweredModule,

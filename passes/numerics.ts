@@ -1,7 +1,7 @@
 /** What a target computes in, which decides what passes make of a graph. */
 import type { CacheFormat } from '../ir/function.js';
 import type { FloatType } from '../ir/types.js';
-import type { AdapterSlots } from './attachAdapters.js';
+import type { AdapterSlots } from '../ir/adapterRows.js';
 import type { Finishing } from './fuseRowNorms.js';
 import type { StoredFormats } from './keepBlockWeights.js';
 import type { GroupsOf } from './keepGroupedWeights.js';

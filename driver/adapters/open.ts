@@ -7,7 +7,7 @@ import { withAdapter } from '../../models/adapters/overlay.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { ADAPTER_RANK } from '../../ir/adapterRows.js';
 import { roundUp } from '../../ir/types.js';
-import type { AdapterSlots } from '../../passes/attachAdapters.js';
+import type { AdapterSlots } from '../../ir/adapterRows.js';
 import { openModel } from '../functions.js';
 import type { WeightInit } from '../names.js';
 

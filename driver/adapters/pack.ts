@@ -9,10 +9,9 @@ import type { WeightDecl } from '../../ir/kernel.js';
 import { rowMaps, tensorRow } from '../../ir/packing.js';
 import type { Plan } from '../../ir/plan.js';
 import type { Adapter, LowRank } from '../../models/adapters/adapter.js';
-import type { AdapterSlots } from '../../passes/attachAdapters.js';
-import { at } from '../../system/at.js';
 import { quote } from '../../system/json.js';
 import { SlotImage } from './slotImage.js';
+import { slotsOf } from './slotsOf.js';
 
 /** The values of a norm weight, f32[k]. */
 export type VectorOf = (tensor: string, k: number) => Float32Array;
@@ -27,12 +26,6 @@ type SlotPlan = Pick<Plan<unknown>, 'weights'>;
 
 const slotWeights = ({ weights }: SlotPlan): readonly WeightDecl[] =>
   weights.filter(({ slots }) => slots !== undefined);
-
-/** The slots of a plan, and the rank of each; undefined where it was compiled without. */
-export function slotsOf(plan: SlotPlan): AdapterSlots | undefined {
-  const first = plan.weights.find(({ slots }) => slots?.holds === 'a');
-  return first && { slots: first.slots!.count, rank: at(first.sources, 0).rows };
-}
 
 /** Throws UserError where a slot of the plan does not hold all of the adapter. */
 export function requireFits({ path, rank, products }: Adapter, plan: SlotPlan): void {

@@ -1,6 +1,6 @@
 /** The inputs of a function that say which rows have which adapter. */
 import type { FunctionInterface } from '../../ir/function.js';
-import { ADAPTER_INPUTS } from '../../passes/attachAdapters.js';
+import { ADAPTER_INPUTS } from '../../ir/adapterRows.js';
 import type { CallArrays } from '../../runtime/call.js';
 
 /** The slot of a row without adapter. */

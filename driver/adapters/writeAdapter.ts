@@ -5,7 +5,8 @@ import type { Adapter } from '../../models/adapters/adapter.js';
 import type { TensorLocation } from '../../models/model/tensors.js';
 import type { SlotWrite } from '../../runtime/weightPlan.js';
 import { tensorValues } from '../tensorValues.js';
-import { packAdapter, requireFits, slotsOf } from './pack.js';
+import { packAdapter, requireFits } from './pack.js';
+import { slotsOf } from './slotsOf.js';
 
 export interface SlotTarget {
   readonly plan: Pick<Plan<unknown>, 'weights'>;

@@ -23,7 +23,7 @@ import { requireTensor } from '../../runtime/tensorSource.js';
 import { defined } from '../../system/defined.js';
 import { clipped, isDeeperThan, MAX_JSON_DEPTH } from '../../system/json.js';
 import { pathInside, readBounded } from '../../system/read.js';
-import { slotsOf } from '../adapters/pack.js';
+import { slotsOf } from '../adapters/slotsOf.js';
 import { graphDigests, modelFunctions, openModel, printFunctions } from '../functions.js';
 import { checkAgainstGraph, checkPlan } from '../plan.js';
 import { withAdapters, withCache } from '../precision.js';

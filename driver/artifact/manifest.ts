@@ -8,7 +8,7 @@ import { z } from 'zod';
 import { UserError } from '../../errors.js';
 import { MAX_ADAPTER_RANK, MAX_ADAPTER_SLOTS } from '../../ir/adapterRows.js';
 import { MASKS } from '../../models/model/model.js';
-import type { AdapterSlots } from '../../passes/attachAdapters.js';
+import type { AdapterSlots } from '../../ir/adapterRows.js';
 import { defined } from '../../system/defined.js';
 import { clipped } from '../../system/json.js';
 import { quoteForShell } from '../../system/process.js';

@@ -11,7 +11,7 @@ import type { Plan } from '../../ir/plan.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import type { MaskKind } from '../../models/model/model.js';
 import type { TensorLocation } from '../../models/model/tensors.js';
-import type { AdapterSlots } from '../../passes/attachAdapters.js';
+import type { AdapterSlots } from '../../ir/adapterRows.js';
 import { defined } from '../../system/defined.js';
 import { keepCacheEntry, readCacheEntry } from '../cacheEntries.js';
 import type { KvCache } from '../precision.js';

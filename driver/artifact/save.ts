@@ -23,7 +23,7 @@ import { digestFile } from '../../system/digest.js';
 import { codeOf, diskProblem, hasEnded, PROCESS_MARK, processMark, quoteForShell } from '../../system/process.js';
 import { fileSize, pathInside } from '../../system/read.js';
 import { makeFolder, prepareOutput, syncFolder } from '../../system/write.js';
-import { slotsOf } from '../adapters/pack.js';
+import { slotsOf } from '../adapters/slotsOf.js';
 import { choosesFromLogits, returnsHidden } from '../functions.js';
 import { isArtifact, MANIFEST } from '../names.js';
 import { codeId } from '../program.js';

@@ -5,7 +5,7 @@ import type { Checkpoint } from '../../models/checkpoint.js';
 import type { Adapter } from '../../models/adapters/adapter.js';
 import { openAdapter } from '../../models/adapters/open.js';
 import { requireSameTokens } from '../../models/draft/draftModel.js';
-import type { AdapterSlots } from '../../passes/attachAdapters.js';
+import type { AdapterSlots } from '../../ir/adapterRows.js';
 import { defined } from '../../system/defined.js';
 import { checkpointOf, codeOf, loadArtifact, verifyWeights } from '../artifact/load.js';
 import {

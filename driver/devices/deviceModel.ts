@@ -13,7 +13,7 @@ import type { Extents } from '../../ir/extents.js';
 import { LAST_TOKEN_ROWS, stepSize } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { classesOf, type ModelDraft } from '../../models/model/model.js';
-import { ADAPTER_INPUTS } from '../../passes/attachAdapters.js';
+import { ADAPTER_INPUTS } from '../../ir/adapterRows.js';
 import { defined } from '../../system/defined.js';
 import { NO_ADAPTER } from '../adapters/slotInputs.js';
 import type { AskableExecutor, DeviceExecutor } from '../executor.js';

@@ -4,7 +4,7 @@ import type { Extents } from '../../ir/extents.js';
 import { STEP } from '../../ir/function.js';
 import type { Adapter } from '../../models/adapters/adapter.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
-import type { AdapterSlots } from '../../passes/attachAdapters.js';
+import type { AdapterSlots } from '../../ir/adapterRows.js';
 import type { CallArrays, CallResult } from '../../runtime/call.js';
 import type { StatePieces } from '../../runtime/reservedStates.js';
 import { type Holding, MemoryShortage, shortBeside } from '../../runtime/memoryShortage.js';
@@ -17,10 +17,8 @@ import {
   type Question,
   type RequestKind,
 } from '../executor.js';
-import { openRef, requireRiding } from '../adapters/open.js';
-import { slotsOf } from '../adapters/pack.js';
+import { slotsOf } from '../adapters/slotsOf.js';
 import { NO_ADAPTER, withSlots } from '../adapters/slotInputs.js';
-import { writeAdapter } from '../adapters/writeAdapter.js';
 import type { CompiledModel } from '../targets/target.js';
 import type { TableShape } from './sequenceTable.js';
 import { stepped, Steps, tableShape } from './steps.js';
@@ -156,6 +154,7 @@ export class HostedModel implements AskableExecutor {
   /** Rejects with UserError where the folder holds another adapter by now, or one that does not fit. */
   async loadAdapter(slot: number, named: AdapterRef): Promise<void> {
     if (this.checkpoint === undefined || this.isAdapted) throw new Error('This model takes no adapters.');
+    const { openRef, requireRiding } = await import('../adapters/open.js');
     const adapter = openRef(named, this.checkpoint);
     requireRiding(adapter);
     await putAdapter(adapter, slot, this.compiled, this.checkpoint, this.executor);
@@ -180,6 +179,7 @@ async function putAdapter(
   executor: DeviceExecutor,
 ): Promise<void> {
   if (executor.writeSlots === undefined) throw new Error('The weights of this model cannot be written.');
+  const { writeAdapter } = await import('../adapters/writeAdapter.js');
   await writeAdapter(adapter, slot, { plan, tensors, write: (writes) => executor.writeSlots!(writes) });
 }
 

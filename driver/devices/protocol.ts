@@ -2,7 +2,7 @@
 import type { AdapterRef } from '../../engine/device.js';
 import { UsageError, UserError } from '../../errors.js';
 import type { Extents } from '../../ir/extents.js';
-import type { AdapterSlots } from '../../passes/attachAdapters.js';
+import type { AdapterSlots } from '../../ir/adapterRows.js';
 import type { CallArrays } from '../../runtime/call.js';
 import type { StatePieces } from '../../runtime/reservedStates.js';
 import type { FirstCall } from '../../runtime/stageRunner.js';

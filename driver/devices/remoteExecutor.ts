@@ -3,7 +3,7 @@
  * the next one opens the model and is asked again.
  */
 import type { Extents } from '../../ir/extents.js';
-import type { AdapterSlots } from '../../passes/attachAdapters.js';
+import type { AdapterSlots } from '../../ir/adapterRows.js';
 import type { CallArrays, CallResult } from '../../runtime/call.js';
 import type { StatePieces } from '../../runtime/reservedStates.js';
 import { defined } from '../../system/defined.js';

@@ -8,7 +8,7 @@ import { scoringBucket } from '../../ir/scoring.js';
 import { stepExtents } from '../../ir/stepping.js';
 import { buildDecoder, buildStep, type DecoderShape } from '../../models/decoder/graph.js';
 import type { MaskKind } from '../../models/model/model.js';
-import type { AdapterSlots } from '../../passes/attachAdapters.js';
+import type { AdapterSlots } from '../../ir/adapterRows.js';
 import type { Numerics } from '../../passes/numerics.js';
 import { lower, optimize } from '../../passes/runPasses.js';
 

@@ -4,7 +4,8 @@ import type { GemmKernel, KernelModule, ShrinkKernel, WeightDecl } from '../../.
 import { interpretModule, type RawTensor } from '../../../ir/kernelInterpreter.js';
 import { sourceRows } from '../../../ir/packing.js';
 import { FORMATS } from '../../../ir/storage.js';
-import { type AdapterSlots, attachAdapters } from '../../../passes/attachAdapters.js';
+import { type AdapterSlots } from '../../../ir/adapterRows.js';
+import { attachAdapters } from '../../../passes/attachAdapters.js';
 import { arrangeModule, type Arranged, type EmulateOptions, emulateModule } from './emulate.js';
 import { layerGemm, type LayerGemm, type WgmmaCase } from './wgmmaKernels.js';
 

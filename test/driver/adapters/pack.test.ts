@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { packAdapter, requireFits, slotsOf } from '../../../driver/adapters/pack.js';
+import { packAdapter, requireFits } from '../../../driver/adapters/pack.js';
+import { slotsOf } from '../../../driver/adapters/slotsOf.js';
 import { UserError } from '../../../errors.js';
 import type { Pairing, WeightDecl } from '../../../ir/kernel.js';
 import { logicalWeight, type RawTensor } from '../../../ir/logicalWeight.js';
