@@ -4,7 +4,7 @@ import { defined } from '../system/defined.js';
 import { BASELINES, Interrupted, MAX_TOKENS_NOTE, PREFIXES } from '../commands/runRequest.js';
 import { VERSION } from '../driver/program.js';
 import { SHARING_MODES } from '../evaluate/scorer.js';
-import { shardName } from '../evaluate/shard.js';
+import { shardName } from '../evaluate/shardName.js';
 import { quoteForShell } from '../system/process.js';
 import { counted } from '../system/text.js';
 import { addAdapterFlag } from './adapterFlags.js';

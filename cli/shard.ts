@@ -1,6 +1,6 @@
 /** `--shard`: which part of a run this process is, as typed or as the scheduler that started it says. */
 import { UsageError } from '../errors.js';
-import { MAX_SHARDS, type Shard, shardName } from '../evaluate/shard.js';
+import { MAX_SHARDS, type Shard, shardName } from '../evaluate/shardName.js';
 import type { Settings, SlurmArray } from '../settings.js';
 import type { Flags } from './options.js';
 

@@ -10,7 +10,7 @@ import { cutWindows, type Overlong, type PathLimit, truncateOverlong } from '../
 import type { Question } from '../evaluate/question.js';
 import { planQuestions, type QuestionPlan } from '../evaluate/questionPlan.js';
 import type { Sharing } from '../evaluate/scorer.js';
-import type { Shard } from '../evaluate/shard.js';
+import type { Shard } from '../evaluate/shardName.js';
 import { TokenizerThreads } from '../evaluate/tokenize.js';
 import type { TokenizerSource } from '../evaluate/tokenizeChunk.js';
 import { tokensOfLines, type TokenSource } from '../evaluate/tokenLines.js';

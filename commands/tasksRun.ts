@@ -6,7 +6,7 @@ import { FirstAnswer } from '../driver/startUp.js';
 import type { RunIdentity } from '../evaluate/journal.js';
 import type { ModelDrafts } from '../engine/speculation.js';
 import { printDocs } from '../evaluate/selection.js';
-import { shardName } from '../evaluate/shard.js';
+import { shardName } from '../evaluate/shardName.js';
 import { type Turn, Turns } from '../evaluate/turns.js';
 import type { Answers, TaskAnswers } from '../evaluate/taskAnswers.js';
 import type { TaskWindow } from '../evaluate/windows.js';

@@ -13,7 +13,8 @@ import { batchComputation } from './scoreBatches.js';
 import { twoPhaseComputation, walkComputation } from './scorePaths.js';
 import { type PathScorer, type Scorer, type Sharing, treeSharing } from './scorer.js';
 import { printDocs } from './selection.js';
-import { checkResumedShard, resultsFolder, type Shard, shardName, type WorkOf } from './shard.js';
+import { checkResumedShard, resultsFolder, type WorkOf } from './shard.js';
+import { type Shard, shardName } from './shardName.js';
 import { tokenizeAll, type TokenizedQuestion, type TokenizeOptions } from './tokenize.js';
 import { type Turn, Turns } from './turns.js';
 

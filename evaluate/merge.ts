@@ -16,7 +16,8 @@ import { type Block, countedFigures, figures, fileDate, resultsName, samplesName
 import { parseModelArgs } from './runRecord.js';
 import type { Results, Throughput, WrittenResults } from './resultTypes.js';
 import { chooseDocs, type ClosedRange, countDocs, parseDocs } from './selection.js';
-import { MERGE_AGAIN, resultsFolder, shardName } from './shard.js';
+import { MERGE_AGAIN, resultsFolder } from './shard.js';
+import { shardName } from './shardName.js';
 import {
   findShardFolders,
   hasJournal,

@@ -7,7 +7,8 @@ import { type Capacity, fits, type Pack, packInParts, shuffled } from './packing
 import { checkLengths, type PathLimit } from './pathLengths.js';
 import { countOrdered, isWorthKeeping, type OrderedPaths, orderInParts, pathsOf } from './pathOrder.js';
 import { type Scorer, type Sharing, treeSharing } from './scorer.js';
-import { type Shard, treesOfShard, type WorkOf } from './shard.js';
+import { treesOfShard, type WorkOf } from './shard.js';
+import { type Shard } from './shardName.js';
 import type { TokenizedQuestion } from './tokenize.js';
 import { planTreesInParts, type TreePlan } from './treePlan.js';
 

@@ -11,7 +11,8 @@ import type { ResultsLayout } from './layout.js';
 import { buildResults, fileDate, type ResultsHeader, resultsName, samplesName, toJson, tokensName } from './results.js';
 import type { Results } from './resultTypes.js';
 import { sampleLines } from './samples.js';
-import { resultsFolder, type Shard } from './shard.js';
+import { resultsFolder } from './shard.js';
+import { type Shard } from './shardName.js';
 import { formatTable } from './table.js';
 import {
   type AnsweredDocument,

@@ -14,7 +14,7 @@ import type { RunIdentity } from './journal.js';
 import type { ResultsLayout } from './layout.js';
 import { sanitiseModelName } from './output.js';
 import type { Provenance, Results, Throughput } from './resultTypes.js';
-import { MAX_SHARDS, type Shard } from './shard.js';
+import { MAX_SHARDS, type Shard } from './shardName.js';
 import type { GroupAnswers, TaskAnswers } from './taskAnswers.js';
 import { configOf, type Json, versionOf } from './taskConfig.js';
 

@@ -8,24 +8,13 @@ import { UserError } from '../errors.js';
 import { journalPath } from './journal.js';
 import { modelFolder } from './output.js';
 import { orderPaths } from './pathOrder.js';
+import { type Shard, shardName } from './shardName.js';
 import { measureTree, type TreeSize } from './tree.js';
 import type { TreePlan } from './treePlan.js';
 import { Cutter } from './walk.js';
 
-/** One part of a run. */
-export interface Shard {
-  /** 1 to count. */
-  readonly index: number;
-  readonly count: number;
-}
-
-/** Limit on shards: more than any cluster starts for one question set. */
-export const MAX_SHARDS = 10_000;
-
 /** What to do where the results of a merge cannot be written. */
 export const MERGE_AGAIN = 'Free some space, or give another --out, and merge again';
-
-export const shardName = ({ index, count }: Shard): string => `${index}/${count}`;
 
 const folderName = ({ index, count }: Shard): string => `shard-${index}-of-${count}`;
 

@@ -17,7 +17,8 @@ import { isJournalOf } from './journal.js';
 import { FILE_LAYOUT, HARNESS_LAYOUT, type ResultsLayout } from './layout.js';
 import { measure } from './metrics.js';
 import { resultsName, SHARD_BLOCK, type ShardBlock } from './results.js';
-import { shardName, shardOfFolder } from './shard.js';
+import { shardOfFolder } from './shard.js';
+import { shardName } from './shardName.js';
 
 const MAX_RESULTS_BYTES = 1 << 26;
 const MAX_NUMBER = 1e30;

@@ -7,7 +7,7 @@ import type { Question } from '../../evaluate/question.js';
 import { type Reported, Reporter } from '../../evaluate/reporter.js';
 import type { ResultsHeader } from '../../evaluate/results.js';
 import type { WrittenResults } from '../../evaluate/resultTypes.js';
-import type { Shard } from '../../evaluate/shard.js';
+import type { Shard } from '../../evaluate/shardName.js';
 import { leafOfFile, windowOfFile } from '../../evaluate/windows.js';
 
 /** Everything that the results are made from. */
