@@ -190,6 +190,7 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   inspect: 'tilewright inspect models/demo',
   explore: 'tilewright explore models/demo -o explore.html',
   quantize: 'tilewright quantize models/demo -o demo-int4 --group 64 --calibration text.txt',
+  route: 'tilewright route --config examples/route.json',
   'merge-adapter': 'tilewright merge-adapter model adapter --out merged',
   completion: 'source <(tilewright completion bash)',
 };
