@@ -249,7 +249,8 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
   const bool has_rows = config.adapter.is_there() && rows <= tile_m && begins_late(rows) && slots.count > 0;
   if (warp == producer) {
     if (lane == 0) {
-      if (!has_rows) wait_for_previous();
+      if (!has_rows)
+        wait_for_previous();
       for (int i = 0; i < ahead; i++) load_rows(i, i);
       unsigned stage = ahead % stages, phase = ahead / stages % 2;
       for (int block = ahead; block < k_blocks; block++) {
@@ -280,7 +281,8 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
     }
     __syncwarp();
   } else if (warp > producer) {
-    if (!has_rows) wait_for_previous();
+    if (!has_rows)
+      wait_for_previous();
     if constexpr (config.row_values > 0) {
       constexpr int warps = config.value_warps(), of_warp = (tile_m + warps - 1) / warps;
       row_values<tile_m, warps, of_warp < 16 ? of_warp : 16, config.row_values>(prologue, warp - (producer + 1), row0,
@@ -291,7 +293,8 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
     const unsigned long long base = rows_descriptor(shared);
     float acc[group_n / 2];
     unsigned stage = 0, phase = 0, before = 0;
-    if (!has_rows) wait_for_previous();
+    if (!has_rows)
+      wait_for_previous();
     for (int block = 0; block < k_blocks; block++) {
       full[stage].wait(phase);
       const unsigned long long x = base + stage * (stage_bytes / 16),
