@@ -1,6 +1,6 @@
 /**
- * Adapters of a server that is a process, under load: each answer is the one that `generate` gives with the content that
- * its name stood for, whatever is loaded, replaced and taken away meanwhile.
+ * Adapters of a server that is a process, under load: each answer is the one that `generate` gives with the content
+ * that its name stood for, whatever is loaded, replaced and taken away meanwhile.
  */
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
