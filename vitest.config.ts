@@ -160,6 +160,7 @@ const LENGTHY = [
   'e2e/twoPhase',
   'evaluate/resume',
   'examples/golden',
+  'runtime/adapters',
   'runtime/cuda/racecheckReports',
   'runtime/stages',
   'runtime/step',
