@@ -151,6 +151,7 @@ const LENGTHY = [
   'e2e/mergedAdapters',
   'e2e/metaCheckpoint',
   'e2e/sameAnswers',
+  'e2e/serveAdapters',
   'e2e/servingDocs',
   'e2e/shards',
   'e2e/stages',
