@@ -19,8 +19,8 @@ export function addMergeAdapter(program: Command, context: Context): void {
       'Writes a copy of a checkpoint with an adapter in its weights: W + s·B·A, with DoRA, biases and whole modules. ' +
         'Sums are exact to 53 bits and rounded once. The result is another model, which is read as any checkpoint is.',
     )
-    .argument('<model>', 'folder of a Hugging Face checkpoint with weights of 16 or 32 bits')
-    .argument('<adapter>', 'folder of an adapter for it, as PEFT writes them')
+    .argument('<base>', 'folder of a Hugging Face checkpoint with weights of 16 or 32 bits')
+    .argument('<dir>', 'folder of an adapter for it, as PEFT writes them')
     .option('-o, --out <dir>', 'folder to write; nothing may be there yet')
     .option('--dtype <type>', 'element type of tensors that change: f32, bf16, f16 (default: as they are stored)')
     .option('-q, --quiet', 'print results and errors only: no progress, no notes, no warnings');

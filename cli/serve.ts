@@ -131,7 +131,7 @@ export function addServe(program: Command, context: Context): void {
     Adapters: [
       'With --adapter, --adapter-folder or --adapter-updates the model has slots for LoRA adapters. A',
       'request names one as its "model"; base and adapters share batches and change no bit of each other.',
-      '/v1/load_lora_adapter and /v1/unload_lora_adapter need --adapter-updates: whoever may call them can',
+      '/v1/load_lora_adapter and /v1/unload_lora_adapter need --adapter-updates: who may call them can',
       'have any folder of this machine read as an adapter. docs/adapters.md says what is read.',
     ],
     Keys: [

@@ -147,7 +147,7 @@ describe('requests with adapters that come and go', () => {
         expect(engine.statsOf(name)).toMatchObject({ running: 0, waiting: 0, paused: 0, heldPages: 0 });
         for (const { running, waiting } of engine.statsOf(name).adapters!.adapters)
           expect([running, waiting]).toEqual([0, 0]);
-        expect(engine.statsOf(name).adapters!.loads).toBeGreaterThan(4);
+        expect(engine.statsOf(name).adapters!.loads).toBeGreaterThan(own.slots);
       }
       for (const { slots, drafted } of models) {
         expect(slots!.errors).toEqual([]);
