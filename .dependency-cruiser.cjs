@@ -65,7 +65,7 @@ const MAY_IMPORT = {
   search: ['^ir/', '^python/', '^models/', '^tasks/', '^draft/', '^engine/'],
   // Who answers a request is decided from what replicas say: the policy is tested, and simulated, with none. The proxy
   // refuses and admits as the server does.
-  route: ['^serve/(apiError|http/keys|http/origins)[.]ts$'],
+  route: ['^serve/(apiError|http/keys|http/origins|http/requestHead)[.]ts$'],
   // The server sees devices through the engine: endpoints are tested with a fake one.
   serve: ['^ir/', '^python/', '^models/', '^tasks/', '^grammar/', '^draft/', '^engine/', '^search/'],
   // Results, traces and IR as pages: what is shown is read or handed in, and nothing here computes an answer.

@@ -9,8 +9,8 @@ export interface LeftBehind {
 }
 
 /**
- * Of a scheduler that had nothing for a step, while none was on its way. A sequence waits where pages may come, or its
- * adapter, as of one that thinks.
+ * Sequences that can never go on. Asked when the scheduler had nothing for a step and no step was on its way. A
+ * sequence is left to wait while pages or its adapter may still come, or while one thinks.
  */
 export function leftBehind({ running, waiting, adapters }: Scheduler, memory: ReplicaMemory): readonly LeftBehind[] {
   if ([...running].some(({ isThinking }) => isThinking)) return [];

@@ -2,12 +2,12 @@
  * The router as a server: connections and their limits, keys, and what stands before every endpoint. Requests for
  * models go on to replicas (forward.ts); the rest is answered here.
  */
-import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { ApiError, badRequest } from '../../serve/apiError.js';
 import { KeyRing } from '../../serve/http/keys.js';
 import { isLoopbackHost, isLoopbackOrigin } from '../../serve/http/origins.js';
+import { idOf, urlOf } from '../../serve/http/requestHead.js';
 import { isRecord } from '../../system/json.js';
 import type { Routing } from '../policy.js';
 import { AdapterBook } from './adapterBook.js';
@@ -333,20 +333,4 @@ function notFound(methods: readonly string[], response: ServerResponse): ApiErro
   if (methods.length === 0) return new ApiError(404, 'There is no such path.', { code: 'not_found' });
   response.setHeader('allow', methods.join(', '));
   return new ApiError(405, `This path takes ${methods.join(' and ')} only.`, { code: 'method_not_allowed' });
-}
-
-/** The client's X-Request-Id, or a random one. Throws ApiError where it would not be safe in a header or a log. */
-function idOf({ headers }: IncomingMessage): string {
-  const given = headers['x-request-id'];
-  if (given === undefined || given === '') return randomUUID().replaceAll('-', '');
-  if (typeof given === 'string' && /^[\x21-\x7e]{1,128}$/.test(given)) return given;
-  throw badRequest('X-Request-Id: expected at most 128 letters of ASCII, without spaces.');
-}
-
-function urlOf({ url = '/' }: IncomingMessage): URL {
-  try {
-    return new URL(url.startsWith('/') ? `http://host${url}` : url);
-  } catch {
-    throw badRequest('The path of the request is no URL.');
-  }
 }

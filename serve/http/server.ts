@@ -2,7 +2,6 @@
  * The server: connections and their limits, and what stands before every endpoint: request ids, keys, routing, draining
  * and errors.
  */
-import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { ApiError, badRequest } from '../apiError.js';
@@ -13,6 +12,7 @@ import { HttpExchange, sendError } from './httpExchange.js';
 import { KeyRing } from './keys.js';
 import { isLoopbackHost, isLoopbackOrigin } from './origins.js';
 import { pageRoute } from './pageRoute.js';
+import { idOf, urlOf } from './requestHead.js';
 import { Router } from './router.js';
 import { type Phase, stateRoutes } from './serverState.js';
 
@@ -291,22 +291,6 @@ function notFound(methods: readonly string[], response: ServerResponse): ApiErro
   if (methods.length === 0) return new ApiError(404, 'There is no such path.', { code: 'not_found' });
   response.setHeader('allow', [...new Set(methods), 'OPTIONS'].join(', '));
   return new ApiError(405, `This path takes ${methods.join(' and ')} only.`, { code: 'method_not_allowed' });
-}
-
-/** The client's X-Request-Id, or a random one. Throws ApiError where it would not be safe in a header or a log. */
-function idOf({ headers }: IncomingMessage): string {
-  const given = headers['x-request-id'];
-  if (given === undefined || given === '') return randomUUID().replaceAll('-', '');
-  if (typeof given === 'string' && /^[\x21-\x7e]{1,128}$/.test(given)) return given;
-  throw badRequest('X-Request-Id: expected at most 128 letters of ASCII, without spaces.');
-}
-
-function urlOf({ url = '/' }: IncomingMessage): URL {
-  try {
-    return new URL(url.startsWith('/') ? `http://host${url}` : url);
-  } catch {
-    throw badRequest('The path of the request is no URL.');
-  }
 }
 
 /** What node:http refuses by itself: answers on the bare socket. */

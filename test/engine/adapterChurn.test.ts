@@ -67,7 +67,7 @@ const CASES: readonly Case[] = [
   },
   {
     name: 'with drafts of a device that ends, on few pages',
-    ...{ seed: 27, count: 200, slots: 2, replicas: 2, losesOneIn: 60 },
+    ...{ seed: 27, count: 400, slots: 2, replicas: 2, losesOneIn: 60 },
     model: { cacheTokens: 16 * 30, limits: { keptRows: 64 }, draft: DRAFTING },
   },
   {
@@ -147,7 +147,7 @@ describe('requests with adapters that come and go', () => {
         expect(engine.statsOf(name)).toMatchObject({ running: 0, waiting: 0, paused: 0, heldPages: 0 });
         for (const { running, waiting } of engine.statsOf(name).adapters!.adapters)
           expect([running, waiting]).toEqual([0, 0]);
-        expect(engine.statsOf(name).adapters!.loads).toBeGreaterThan(own.slots);
+        expect(engine.statsOf(name).adapters!.loads).toBeGreaterThan(4);
       }
       for (const { slots, drafted } of models) {
         expect(slots!.errors).toEqual([]);

@@ -205,7 +205,7 @@ describe('demand', () => {
     settle(router, 0);
     settle(router, 1000);
     expect(holdersOf(router, key('hot')).length).toBeGreaterThanOrEqual(7);
-    // Every replica's slots are full then, so that what nobody asks for is unloaded.
+    // All slots are full then, so adapters that nobody asks for are unloaded.
     const loads = settle(router, 2000).filter(({ kind }) => kind === 'load');
     expect(loads).toEqual([]);
   });
