@@ -259,7 +259,8 @@ export function costOfBuckets<S>(jobs: readonly SearchJob<S>[], buckets: readonl
   const scale = sum(measured, (job) => job.standing!.seconds) / sum(measured, estimate);
   const seconds = (job: SearchJob<S>): number => job.standing?.seconds ?? scale * estimate(job);
   const isAttention = (job: SearchJob<S>): boolean => job.kernel.anchor === 'attention';
-  return buckets.map((bucket, i) => {
+  return buckets.flatMap((bucket, i) => {
+    if (bucket.withoutAdapters === true) return [];
     const own = jobs.filter((job) => job.bucketIndex === i);
     return {
       ...bucket,

@@ -7,7 +7,7 @@ import { kernelSignature } from '../codegen/signature.js';
 import type { PlanOptions } from '../driver/artifact/planCache.js';
 import { compileModel } from '../driver/compile/compile.js';
 import { openModel, storedFormats } from '../driver/functions.js';
-import { checkPlan } from '../driver/plan.js';
+import { checkPlan, legalityOf } from '../driver/plan.js';
 import type { Precision } from '../driver/precision.js';
 import { detectMachine } from '../driver/targets/cpuDevice.js';
 import { type CompiledModel, targetOf } from '../driver/targets/index.js';
@@ -129,11 +129,7 @@ export function measureCompile(each: PlanCase): { readonly measured: PlanTimes; 
     });
     // As it is read: other objects, of which nothing is known.
     const read = structuredClone(plan);
-    const checkSeconds = seconds(() =>
-      checkPlan(read, (kernel, module, schedule) =>
-        target.compiler.scheduling.legality(kernel, module, schedule, device),
-      ),
-    );
+    const checkSeconds = seconds(() => checkPlan(read, legalityOf(target.compiler.scheduling, device)));
     const launches = plan.functions.reduce((sum, fn) => sum + fn.launches.length, 0);
     return {
       measured: { planSeconds, planCpuSeconds: (user + system) / 1e6, emitSeconds, checkSeconds, launches, sources },

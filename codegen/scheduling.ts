@@ -1,7 +1,7 @@
 /** A target's description of the schedules of its kernels. */
 import { z } from 'zod';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
-import type { Bucket } from '../ir/plan.js';
+import type { Bucket, Launch } from '../ir/plan.js';
 
 /** `S`: the target's schedules. `F`: the facts about a machine that decide which schedules are legal. */
 export interface Scheduling<S, F> {
@@ -13,6 +13,16 @@ export interface Scheduling<S, F> {
   describe(schedule: S): string;
   /** A legal default schedule for micro-batches of `bucket`. Throws if the kernel has none. */
   default(kernel: Kernel, module: KernelModule, facts: F, bucket: Bucket): S;
+  /**
+   * The schedules of a bucket, by signature, with what those of several kernels have to agree on. `launches`: of the
+   * module's kernels. Absent: there is nothing of the kind, and calls without adapters have no buckets of their own.
+   */
+  settle?(
+    module: KernelModule,
+    launches: readonly Launch[],
+    schedules: Readonly<Record<string, S>>,
+    bucket: Bucket,
+  ): Readonly<Record<string, S>>;
   /** `true`, or the reason why `schedule` cannot be used for `kernel` on a machine with these facts. */
   legality(kernel: Kernel, module: KernelModule, schedule: S, facts: F): true | string;
 }

@@ -2,7 +2,15 @@
 import { createHash } from 'node:crypto';
 import { extentIn, type Extents } from '../ir/extents.js';
 import { extentNames } from '../ir/function.js';
-import { type Kernel, type KernelModule, type Output, renameMask, type Totals } from '../ir/kernel.js';
+import {
+  type ContractionKernel,
+  type GemmKernel,
+  type Kernel,
+  type KernelModule,
+  type Output,
+  renameMask,
+  type Totals,
+} from '../ir/kernel.js';
 import { oncePer } from '../ir/oncePer.js';
 import { rowStride } from '../ir/plan.js';
 import { mapInputs } from '../ir/sampleInputs.js';
@@ -60,6 +68,7 @@ function visitNames(kernel: Kernel, rename: (name: string) => string, scalar: (s
             ...kernel.adapter,
             slot: rename(kernel.adapter.slot),
             shrunk: rename(kernel.adapter.shrunk),
+            first: { weight: rename(kernel.adapter.first.weight), scale: rename(kernel.adapter.first.scale) },
           },
         }),
         segments: kernel.segments.map((s) => ({
@@ -207,12 +216,17 @@ export const kernelSignature = (kernel: Kernel, module: KernelModule, capacity: 
 export const computationHash = (kernel: Kernel, module: KernelModule, capacity: Extents): string =>
   hash(JSON.stringify(canonical(describe(withoutAdapters(kernel), module, capacity))), 16);
 
-/** The same object where there are none: what is known of it is found again. */
-function withoutAdapters(kernel: Kernel): Kernel {
-  if (kernel.anchor !== 'gemm' || kernel.adapter === undefined) return kernel;
-  const { adapter: _, segments, ...rest } = kernel;
-  return { ...rest, segments: segments.map(({ adapter: __, ...segment }) => segment) };
+/** The kernel as it is for rows without adapters. Itself where it has none: what is known of it is found again. */
+export function withoutAdapters(kernel: ContractionKernel): ContractionKernel;
+export function withoutAdapters(kernel: Kernel): Kernel;
+export function withoutAdapters(kernel: Kernel): Kernel {
+  return kernel.anchor === 'gemm' && kernel.adapter !== undefined ? plainProduct(kernel) : kernel;
 }
+
+const plainProduct = oncePer(({ adapter: _, segments, ...rest }: GemmKernel): GemmKernel => ({
+  ...rest,
+  segments: segments.map(({ adapter: __, ...segment }) => segment),
+}));
 
 function describe(kernel: Kernel, module: KernelModule, capacity: Extents): Readonly<Record<string, unknown>> {
   const parameters = parametersOf(kernel, module);

@@ -14,7 +14,8 @@ import { storedCode } from '../driver/targets/machineCode.js';
 import type { CompiledModel, MachineCode, Tuned, TunerOptions } from '../driver/targets/target.js';
 import { UserError } from '../errors.js';
 import { SCORE } from '../ir/function.js';
-import { withSchedules } from '../ir/plan.js';
+import { linkFunction, withSchedules } from '../ir/plan.js';
+import { at } from '../system/at.js';
 import { tokensIn } from '../ir/scoring.js';
 import { defined } from '../system/defined.js';
 import { quoteForShell } from '../system/process.js';
@@ -184,9 +185,12 @@ export async function tuneCompiled<S, D>(
       onNote: (line) => ui.note(line),
       onWarning: (line) => ui.warn(line),
     });
+    const { settle } = model.target.compiler.scheduling;
     const plan = found.functions.reduce((whole, { name, search: { schedules, bucketSeconds } }) => {
       const costs = bucketSeconds.length > 0 ? { bucketSeconds } : {};
-      return withSchedules(whole, name, { schedules, ...costs });
+      const { buckets, launches, ...fn } = linkFunction(whole, name);
+      const settled = schedules.map((each, i) => settle?.(fn, launches, each, at(buckets, i)) ?? each);
+      return withSchedules(whole, name, { schedules: settled, ...costs });
     }, model.plan);
     return { model: { ...model, plan }, found };
   } finally {

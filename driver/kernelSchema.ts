@@ -100,6 +100,7 @@ const head = {
   versions: z.record(stateName, z.number().int().min(0).max(MAX_KERNELS)).optional(),
 };
 const totals = z.strictObject({ top: identifier, sum: identifier });
+const firstFactors = z.strictObject({ weight: identifier, scale: identifier });
 const adapterRows = {
   slot: identifier,
   slots: z.number().int().min(1).max(MAX_ADAPTER_SLOTS),
@@ -127,7 +128,7 @@ export const kernel = z.discriminatedUnion('anchor', [
       )
       .min(1)
       .max(8),
-    adapter: z.strictObject({ ...adapterRows, shrunk: identifier }).exactOptional(),
+    adapter: z.strictObject({ ...adapterRows, shrunk: identifier, first: firstFactors }).exactOptional(),
     finish: outputs.optional(),
   }),
   z.strictObject({

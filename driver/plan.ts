@@ -23,13 +23,14 @@ import type { Numerics } from '../passes/numerics.js';
 import { planMemory } from '../passes/planMemory.js';
 import { lowerModule } from '../passes/runPasses.js';
 import { at } from '../system/at.js';
+import { defined } from '../system/defined.js';
 
 /** `capacity`: the largest call. Throws if an index of the function could be out of range. */
 export function planFunction<S, F>(
   module: KernelModule,
   capacity: Bucket,
   buckets: readonly Bucket[],
-  scheduling: Pick<Scheduling<S, F>, 'default'>,
+  scheduling: Pick<Scheduling<S, F>, 'default' | 'settle'>,
   facts: F,
 ): FunctionPlan<S> {
   verifyIndices(module);
@@ -40,7 +41,7 @@ export function planFunction<S, F>(
     module.kernels.forEach((kernel, i) => {
       chosen[at(launches, i).signature] ??= scheduling.default(kernel, module, facts, bucket);
     });
-    return chosen;
+    return scheduling.settle?.(module, launches, chosen, bucket) ?? chosen;
   });
   const { interface: own, buffers, kernels } = module;
   return { interface: own, buffers, kernels, launches, capacity, arenaBytes, placements, buckets, schedules };
@@ -76,15 +77,27 @@ export function checkAgainstGraph(plan: Plan<unknown>, module: GraphModule, nume
   });
 }
 
-/** Whether a schedule may be used for a kernel on this machine; if not, the reason. */
-export type Legality<S> = (kernel: Kernel, module: KernelModule, schedule: S) => true | string;
+/** Whether schedules may be used on this machine: each for its kernel, or why not; and those of a bucket together. */
+export interface Legality<S> {
+  readonly isLegal: (kernel: Kernel, module: KernelModule, schedule: S) => true | string;
+  readonly settle?: Scheduling<S, never>['settle'];
+}
 
-/** Throws an Error that names the mismatch. Without `isLegal` schedules are taken as they are: code comes with them. */
-export function checkPlan<S>(plan: Plan<S>, isLegal?: Legality<S>): void {
+/** What a target's schedules have to be on a device. */
+export const legalityOf = <S, F>({ legality, settle }: Scheduling<S, F>, device: F): Legality<S> => ({
+  isLegal: (kernel, module, schedule) => legality(kernel, module, schedule, device),
+  ...defined({ settle }),
+});
+
+/**
+ * Throws an Error that names the mismatch. Without `legality` schedules are taken as they are,
+ * because code comes with them.
+ */
+export function checkPlan<S>(plan: Plan<S>, legality?: Legality<S>): void {
   const names = plan.functions.map((each) => each.interface.name);
   if (names.length === 0) throw new Error('it has no function');
   if (new Set(names).size < names.length) throw new Error('two functions have one name');
-  for (const name of names) checkFunction(linkFunction(plan, name), isLegal);
+  for (const name of names) checkFunction(linkFunction(plan, name), legality);
   const known = new Set([
     ...plan.weights.flatMap((w) => w.sources.map((s) => s.tensor)),
     ...plan.weights.flatMap((w) => w.columnScale ?? []),
@@ -93,7 +106,7 @@ export function checkPlan<S>(plan: Plan<S>, isLegal?: Legality<S>): void {
   if (stray !== undefined) throw new Error(`the constant ${stray.name} is not read by any weight`);
 }
 
-function checkFunction<S>(plan: LinkedFunction<S>, isLegal: Legality<S> | undefined): void {
+function checkFunction<S>(plan: LinkedFunction<S>, legality: Legality<S> | undefined): void {
   verifyKernels(plan);
   verifyIndices(plan);
   const extents = sizeNames(plan.interface);
@@ -112,7 +125,9 @@ function checkFunction<S>(plan: LinkedFunction<S>, isLegal: Legality<S> | undefi
       throw new Error(`its largest bucket is not its capacity of ${most} ${extent}`);
   }
   // A call of any size has a bucket, then.
-  if (!plan.buckets.some((bucket) => isDeepStrictEqual(bucket.extents, capacity.extents)))
+  const holdsAll = ({ extents: own, withoutAdapters }: Bucket): boolean =>
+    withoutAdapters !== true && isDeepStrictEqual(own, capacity.extents);
+  if (!plan.buckets.some(holdsAll))
     throw new Error(`none of its buckets has its capacity of ${printExtents(capacity.extents)}`);
   const memory = planMemory(plan, capacity.extents);
   if (memory.arenaBytes !== plan.arenaBytes || !isDeepStrictEqual(memory.placements, plan.placements))
@@ -121,11 +136,11 @@ function checkFunction<S>(plan: LinkedFunction<S>, isLegal: Legality<S> | undefi
   if (!isDeepStrictEqual(launches, plan.launches)) throw new Error('the launches are not those of its kernels');
   if (plan.schedules.length !== plan.buckets.length)
     throw new Error(`${plan.buckets.length} buckets, but schedules for ${plan.schedules.length}`);
-  if (isLegal !== undefined) checkSchedules(plan, isLegal);
+  if (legality !== undefined) checkSchedules(plan, legality);
 }
 
 /** Schedules decide sizes in generated code, so each must be one that the tuner could have chosen. */
-function checkSchedules<S>(plan: LinkedFunction<S>, isLegal: Legality<S>): void {
+function checkSchedules<S>(plan: LinkedFunction<S>, { isLegal, settle }: Legality<S>): void {
   plan.schedules.forEach((schedules, bucket) => {
     plan.launches.forEach((launch, i) => {
       const schedule = schedules[launch.signature];
@@ -134,5 +149,8 @@ function checkSchedules<S>(plan: LinkedFunction<S>, isLegal: Legality<S>): void 
       if (legal !== true)
         throw new Error(`bucket ${bucket}, kernel ${launch.kernel}: the schedule is not legal: ${legal}`);
     });
+    const settled = settle?.(plan, plan.launches, schedules, at(plan.buckets, bucket)) ?? schedules;
+    if (!isDeepStrictEqual(settled, schedules))
+      throw new Error(`bucket ${bucket}: its schedules differ in which kernels compute what adapters add`);
   });
 }

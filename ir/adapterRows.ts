@@ -20,6 +20,14 @@ export interface AdapterRows {
   readonly rank: number;
   /** [rows, parts·rank] of the left operand's type, as a shrink kernel leaves it; anything in rows without adapter. */
   readonly shrunk: string;
+  /** What that kernel shrinks rows by, for a product that does it itself. */
+  readonly first: FirstFactors;
+}
+
+/** The first factors of adapters, as weights with slots: in each [parts·rank, k], and f32[parts] scales. */
+export interface FirstFactors {
+  readonly weight: string;
+  readonly scale: string;
 }
 
 /** The depth of one step of tensor cores, in which ranks are counted. */

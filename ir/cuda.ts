@@ -73,7 +73,14 @@ export interface CudaGemmSchedule {
    * deferred epilogues. Absent: none.
    */
   readonly epilogueGroups?: 1;
+  /**
+   * Of a product whose rows may have adapters. `none`: no row has one, and the kernel has nothing of them. `shrinks`:
+   * the kernel shrinks its rows itself. Absent: it reads what a shrink kernel has left.
+   */
+  readonly adapters?: (typeof ADAPTER_USES)[number];
 }
+
+export const ADAPTER_USES = ['none', 'shrinks'] as const;
 
 /**
  * Attention. A block computes `queries` queries, `keys` keys at a time: of one head, or in the mma skeleton under a
@@ -123,6 +130,8 @@ export interface CudaLoopSchedule {
   readonly threads: number;
   /** Of a shrink kernel: rows of a tile. Absent: the fewest. */
   readonly rows?: ShrinkRows;
+  /** Of a shrink kernel that no product reads: it is not launched. */
+  readonly isIdle?: true;
 }
 
 /** Rows of a tile of a shrink kernel: few for many small blocks, many where factors are read for many rows. */
@@ -153,7 +162,7 @@ export interface TensorMapDecl {
 
 /**
  * Blocks along one axis of the grid for a call of given size.
- * - `constant`: count.
+ * - `constant`: count; 0: the kernel is not launched.
  * - `tiles`: ⌈extent / per⌉ · times.
  * - `persistent`: min(multiprocessors · blocksPerMultiprocessor, ⌈extent / per⌉ · times), rounded down to whole
  *   clusters, at least one cluster.

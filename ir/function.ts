@@ -71,6 +71,10 @@ export const DRAFT = 'draft';
 /** Whether what a function gives need not be finite: its reader looks at that. */
 export const mayBeRough = ({ name }: Pick<FunctionInterface, 'name'>): boolean => name === DRAFT;
 
+/** Whether rows of its calls may have adapters. */
+export const takesAdapters = ({ inputs }: Pick<FunctionInterface, 'inputs'>): boolean =>
+  inputs.some(({ role }) => role.kind === 'adapter');
+
 /** The size of a call in which every extent is `count`. */
 export const everyExtent = ({ extents }: Pick<FunctionInterface, 'extents'>, count: number): Extents =>
   Object.fromEntries(sizeNames({ extents }).map((name) => [name, count]));

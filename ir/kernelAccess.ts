@@ -61,7 +61,10 @@ export const kernelReads: (kernel: Kernel) => ReadonlySet<string> = oncePer((ker
     case 'gemm':
       reads.add(kernel.a);
       if (kernel.experts !== undefined) reads.add(kernel.experts.starts);
-      if (kernel.adapter !== undefined) reads.add(kernel.adapter.slot).add(kernel.adapter.shrunk);
+      if (kernel.adapter !== undefined) {
+        const { slot, shrunk, first } = kernel.adapter;
+        for (const name of [slot, shrunk, first.weight, first.scale]) reads.add(name);
+      }
       for (const segment of kernel.segments) {
         reads.add(segment.weight);
         if (segment.adapter !== undefined) reads.add(segment.adapter.weight);

@@ -48,12 +48,14 @@ export type CpuSchedule = CpuGemmSchedule | CpuAttentionSchedule | CpuLoopSchedu
 
 /**
  * A class of calls: upper bounds of every extent, and paths of at most `longest` tokens. `run`: most new tokens of one
- * path that stand next to each other, if the class is for calls of few new tokens a path.
+ * path that stand next to each other, if the class is for calls of few new tokens a path. `withoutAdapters`: no row of
+ * a call has an adapter.
  */
 export interface Bucket {
   readonly extents: Extents;
   readonly longest: number;
   readonly run?: number;
+  readonly withoutAdapters?: true;
 }
 
 /** One kernel launch: an exported symbol of the plan's library, with its buffers in the order of parameters. */

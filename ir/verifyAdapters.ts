@@ -42,6 +42,11 @@ export function verifyAdapterRows(kernel: GemmKernel, adapter: AdapterRows, a: B
   check.is(shrunk, [a.dtype], kernel.rows, shrunk.columns, 'what is shrunk');
   if (typeof shrunk.columns !== 'number' || shrunk.columns % adapter.rank !== 0)
     check.fail(`'${shrunk.name}' is no whole number of parts of rank ${adapter.rank}.`);
+  else {
+    const parts = shrunk.columns / adapter.rank;
+    verifySlotWeight(adapter.first.weight, adapter.slots, shrunk.columns, kernel.k, check);
+    verifySlotWeight(adapter.first.scale, adapter.slots, parts, 1, check);
+  }
   if (kernel.segments.every((segment) => segment.adapter === undefined))
     check.fail('it has rows of adapters, and no segment with one.');
 }

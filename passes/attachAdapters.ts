@@ -79,7 +79,8 @@ class Attaching {
       part += at(weights, i).sources.length;
       return { ...segment, adapter: own };
     });
-    return [shrink, { ...kernel, adapter: { ...rows, shrunk: shrink.out }, segments }];
+    const first = { weight: shrink.weight, scale: shrink.scale };
+    return [shrink, { ...kernel, adapter: { ...rows, shrunk: shrink.out, first }, segments }];
   }
 
   private shrink(

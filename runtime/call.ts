@@ -240,14 +240,14 @@ export function longestRun({ inputs: declared }: FunctionInterface, inputs: Call
 
 /**
  * Indices of the buckets that hold a call of this size and its runs, best first: the smallest by its extents in order;
- * of equals, the one with the shortest runs, and then the one whose paths are long enough and no longer than needed.
- * Throws RangeError where there is none.
+ * of equals, the one with the shortest runs, then one for calls without adapters, and then the one whose paths are long
+ * enough and no longer than needed. Throws RangeError where there is none.
  */
 export function bucketsFor(
   buckets: readonly Bucket[],
   size: Extents,
   longest: number,
-  run = Infinity,
+  { run = Infinity, hasAdapters = false }: { readonly run?: number; readonly hasAdapters?: boolean } = {},
 ): readonly number[] {
   const compare = (a: Bucket, b: Bucket): number => {
     for (const name of Object.keys(size)) {
@@ -255,12 +255,14 @@ export function bucketsFor(
       if (difference !== 0) return difference;
     }
     if (a.run !== b.run) return (a.run ?? Infinity) - (b.run ?? Infinity);
+    if (a.withoutAdapters !== b.withoutAdapters) return a.withoutAdapters === true ? -1 : 1;
     const [aFits, bFits] = [a.longest >= longest, b.longest >= longest];
     if (aFits !== bFits) return aFits ? -1 : 1;
     return aFits ? a.longest - b.longest : b.longest - a.longest;
   };
   const fitting = [...buckets.keys()].filter((i) => {
     const bucket = buckets[i]!;
+    if (hasAdapters && bucket.withoutAdapters === true) return false;
     return fitsIn(size, bucket.extents) && run <= (bucket.run ?? Infinity);
   });
   if (fitting.length === 0)

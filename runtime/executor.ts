@@ -253,12 +253,8 @@ export class Executor<Memory = unknown> {
     const fn = functionOf(this.plan, name);
     const extents = extentsOf(fn.interface, given);
     const { inputs, hasAdapters } = withAdapters(fn.interface, given, extents);
-    const buckets = bucketsFor(
-      fn.buckets,
-      extents,
-      longestTree(fn.interface, inputs),
-      longestRun(fn.interface, inputs),
-    );
+    const run = longestRun(fn.interface, inputs);
+    const buckets = bucketsFor(fn.buckets, extents, longestTree(fn.interface, inputs), { run, hasAdapters });
     checkRoles(fn.interface, inputs, { extents, states, maxLength: this.maxLength });
     return { fn, buckets, extents, inputs, hasAdapters, kind };
   }

@@ -3,6 +3,7 @@ import { type Extents, fitsIn } from '../ir/extents.js';
 import { bucketsFor, type CallArrays, type DeviceSpan } from './call.js';
 import type { StatePieces } from './reservedStates.js';
 import type { SlotWrite } from './weightPlan.js';
+import { defined } from '../system/defined.js';
 import { functionOf, nameOf, type RuntimeFunction, type RuntimePlan } from './runtimePlan.js';
 
 export interface StageCall {
@@ -104,7 +105,7 @@ export const distinctBuckets = (buckets: readonly BucketOf[]): readonly BucketOf
 /** The bucket that holds every call of a function. */
 export const largestOf = (fn: RuntimeFunction): BucketOf => ({
   fn,
-  bucket: bucketsFor(fn.buckets, fn.capacity.extents, fn.capacity.longest)[0]!,
+  bucket: bucketsFor(fn.buckets, fn.capacity.extents, fn.capacity.longest, { hasAdapters: true })[0]!,
 });
 
 /** The best bucket of each call; of a larger call than the plan allows, the largest. */
@@ -113,6 +114,6 @@ export const bucketsOfCalls = (plan: RuntimePlan, calls: readonly FirstCall[]): 
     calls.map(({ function: name, extents, run }): BucketOf => {
       const fn = functionOf(plan, name);
       if (!fitsIn(extents, fn.capacity.extents)) return largestOf(fn);
-      return { fn, bucket: bucketsFor(fn.buckets, extents, 0, run)[0]! };
+      return { fn, bucket: bucketsFor(fn.buckets, extents, 0, defined({ run }))[0]! };
     }),
   );

@@ -4,7 +4,7 @@ import type { Extents } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import { originsIn } from '../../ir/scalar.js';
 import type { MarkOf } from '../marks.js';
-import { kernelSignature, parametersOf, scheduleHash } from '../signature.js';
+import { kernelSignature, parametersOf, scheduleHash, withoutAdapters } from '../signature.js';
 import { emitShrink } from './adapter/index.js';
 import { emitAttention } from './attention/index.js';
 import { emitArrange, emitRoute, emitSample } from './experts.js';
@@ -39,8 +39,10 @@ export function emitCudaKernel(
   const parameters = parametersOf(kernel, module);
   const signature = kernelSignature(kernel, module, capacity);
   const symbol = `k_${kernel.anchor.toLowerCase()}_${signature}_${scheduleHash(schedule)}`;
-  const operands = new CudaOperands(kernel, module, parameters, capacity, markOf);
-  const emitted = emitAnchor(kernel, operands, schedule, symbol);
+  const isPlain = schedule.kind === 'gemm' && schedule.adapters === 'none';
+  const computed = isPlain ? withoutAdapters(kernel) : kernel;
+  const operands = new CudaOperands(computed, module, parameters, capacity, markOf);
+  const emitted = emitAnchor(computed, operands, schedule, symbol);
   const origins = originsIn(kernel);
   return {
     ...{ symbol, parameters, ...emitted, headers: cudaHeadersOf(emitted.source) },

@@ -5,6 +5,7 @@
 import { z } from 'zod';
 import { UserError } from '../../errors.js';
 import {
+  ADAPTER_USES,
   CUDA_GEMM_MODES,
   CUDA_GEMM_SKELETONS,
   type CudaArch,
@@ -29,8 +30,9 @@ import type { Bucket } from '../../ir/plan.js';
 import { FORMATS, layoutProblem } from '../../ir/storage.js';
 import { type BufferDType, isFloat } from '../../ir/types.js';
 import { scheduleExtent as extent, type Scheduling } from '../scheduling.js';
-import { parametersOf } from '../signature.js';
+import { parametersOf, withoutAdapters } from '../signature.js';
 import { defaultShrinkRows, SHRINK_THREADS, shrinkProblem } from './adapter/index.js';
+import { settleAdapters } from './adapter/uses.js';
 import { defaultAttentionSchedule, isLegalAttention } from './attention/schedules.js';
 import { mmaProblem, mmaSharedBytes, mmaStep } from './gemmMma.js';
 import { simtSharedBytes, simtStep } from './gemmSimt.js';
@@ -107,6 +109,11 @@ function contractionProblem(
 ): true | string {
   const types = contractionTypes(kernel, module);
   if (typeof types === 'string') return types;
+  if (s.adapters !== undefined && !hasAdapters(kernel)) return 'its rows have no adapters';
+  if (s.adapters === 'none') {
+    const { adapters: _, ...same } = s;
+    return contractionProblem(withoutAdapters(kernel), module, same, facts);
+  }
   if (!isCount(s.tm, FEW_ROWS_TILES.includes(s.skeleton) ? 8 : 16) || !isCount(s.tn, 16) || !isCount(s.tk, 16))
     return 'tm, tn and tk must be positive multiples of 16';
   if (!isCount(s.stages) || !isCount(s.raster)) return 'stages and raster must be positive';
@@ -223,13 +230,9 @@ export function isLegalCuda(
 
 // Default schedules for a GPU that has not been tuned: good, but not optimal.
 
-/** A legal schedule of `kernel` for micro-batches of `bucket`. Throws if the kernel has none on a GPU. */
-export function defaultCudaSchedule(
-  kernel: Kernel,
-  module: KernelModule,
-  facts: CudaFacts,
-  bucket: Bucket,
-): CudaSchedule {
+/** A legal schedule of a kernel for micro-batches of `bucket`. Throws if the kernel has none on a GPU. */
+export function defaultCudaSchedule(own: Kernel, module: KernelModule, facts: CudaFacts, bucket: Bucket): CudaSchedule {
+  const kernel = bucket.withoutAdapters === true ? withoutAdapters(own) : own;
   switch (kernel.anchor) {
     case 'gemm':
     case 'logprob':
@@ -335,6 +338,8 @@ const simts = (rows: number, simt: (tm: number) => CudaGemmSchedule): CudaGemmSc
 
 // Schedules of the CUDA target: their encoding, and which ones are legal for a kernel.
 
+const ADAPTERS = { none: 'without adapters', shrinks: 'shrinks its rows' } as const;
+
 export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
   schema: z.discriminatedUnion('kind', [
     z.strictObject({
@@ -349,6 +354,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
       mode: z.enum(CUDA_GEMM_MODES),
       remainderTn: extent.exactOptional(),
       epilogueGroups: z.literal(1).exactOptional(),
+      adapters: z.enum(ADAPTER_USES).exactOptional(),
     }),
     z.strictObject({
       kind: z.literal('attention'),
@@ -361,7 +367,12 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
       resident: z.literal(RESIDENT_BLOCKS).exactOptional(),
       sharesTiles: z.literal(true).exactOptional(),
     }),
-    z.strictObject({ kind: z.literal('loop'), threads: extent, rows: z.literal(SHRINK_ROWS).exactOptional() }),
+    z.strictObject({
+      kind: z.literal('loop'),
+      threads: extent,
+      rows: z.literal(SHRINK_ROWS).exactOptional(),
+      isIdle: z.literal(true).exactOptional(),
+    }),
   ]),
   key: (s) => {
     switch (s.kind) {
@@ -370,6 +381,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
           `${s.skeleton} ${s.tm}×${s.tn}×${s.tk} s${s.stages} c${s.cluster} r${s.raster} ${s.mode}`,
           ...(s.remainderTn === undefined ? [] : [`rem${s.remainderTn}`]),
           ...(s.epilogueGroups === undefined ? [] : [`e${s.epilogueGroups}`]),
+          ...(s.adapters === undefined ? [] : [`a-${s.adapters}`]),
         ].join(' ');
       case 'attention':
         return [
@@ -381,7 +393,11 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
           ...(s.sharesTiles === undefined ? [] : ['shared']),
         ].join(' ');
       case 'loop':
-        return s.rows === undefined ? `t${s.threads}` : `t${s.threads} m${s.rows}`;
+        return [
+          `t${s.threads}`,
+          ...(s.rows === undefined ? [] : [`m${s.rows}`]),
+          ...(s.isIdle === undefined ? [] : ['idle']),
+        ].join(' ');
       default:
         return s satisfies never;
     }
@@ -393,7 +409,8 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
         const clusters = s.cluster > 1 ? `, clusters of ${s.cluster}` : '';
         const more = s.skeleton === 'wgmma' ? `, ${s.mode}${groups}${clusters}, raster ${s.raster}` : clusters;
         const remainder = s.remainderTn === undefined ? '' : ` (remainder ×${s.remainderTn})`;
-        return `${s.skeleton}, tile ${s.tm}×${s.tn}${remainder}×${s.tk}, ${s.stages} stages${more}`;
+        const adapters = s.adapters === undefined ? '' : `, ${ADAPTERS[s.adapters]}`;
+        return `${s.skeleton}, tile ${s.tm}×${s.tn}${remainder}×${s.tk}, ${s.stages} stages${more}${adapters}`;
       }
       case 'attention':
         return [
@@ -405,11 +422,13 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
           ...(s.sharesTiles === undefined ? [] : ['shared tiles']),
         ].join(', ');
       case 'loop':
+        if (s.isIdle === true) return 'not launched';
         return `blocks of ${s.threads} threads${s.rows === undefined ? '' : ` for ${s.rows} rows`}`;
       default:
         return s satisfies never;
     }
   },
   default: defaultCudaSchedule,
+  settle: settleAdapters,
   legality: isLegalCuda,
 };

@@ -25,7 +25,7 @@ import { clipped, isDeeperThan, MAX_JSON_DEPTH } from '../../system/json.js';
 import { pathInside, readBounded } from '../../system/read.js';
 import { slotsOf } from '../adapters/slotsOf.js';
 import { graphDigests, modelFunctions, openModel, printFunctions } from '../functions.js';
-import { checkAgainstGraph, checkPlan } from '../plan.js';
+import { checkAgainstGraph, checkPlan, legalityOf } from '../plan.js';
 import { withAdapters, withCache } from '../precision.js';
 import { codeId, programId } from '../program.js';
 import { stepTo, type Ui } from '../requests.js';
@@ -198,7 +198,7 @@ async function loadAs<S, D>(
     return { manifest, model: keepModel(key, { ...facts, graphs, known: { plan, digest, kernels } }), again };
   }
   await check('plan.json', () => {
-    checkPlan(plan, (kernel, module, schedule) => compiler.scheduling.legality(kernel, module, schedule, device));
+    checkPlan(plan, legalityOf(compiler.scheduling, device));
   });
   const module = await check('graph.tw', () => moduleIn(texts.graph, manifest, compiler, device, checkpoint));
   await check('graph.tw and plan.json', () => {

@@ -39,6 +39,7 @@ const bucket = z.strictObject({
   extents: z.record(extentName, extent),
   longest: z.number().int().min(0).max(MAX_EXTENT),
   run: extent.exactOptional(),
+  withoutAdapters: z.literal(true).exactOptional(),
 });
 const role = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('token'), vocab: extent }),

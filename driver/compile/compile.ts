@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { UsageError } from '../../errors.js';
-import { COPY, DRAFT, RESERVED_ROWS, SCORE, STEP } from '../../ir/function.js';
+import { COPY, DRAFT, RESERVED_ROWS, SCORE, STEP, takesAdapters } from '../../ir/function.js';
 import { printGraph } from '../../ir/graph/printer.js';
 import { printKernels } from '../../ir/kernelPrinter.js';
 import { type Bucket, type Plan, scoreOf } from '../../ir/plan.js';
@@ -100,7 +100,8 @@ export function compileModel<S, D>(
       constants: lowered.constants,
       states: lowered.states,
       functions: lowered.functions.map((each) => {
-        const { capacity, buckets: own } = sizes[each.interface.name]!;
+        const { capacity, buckets: all } = sizes[each.interface.name]!;
+        const own = compiler.scheduling.settle !== undefined && takesAdapters(each.interface) ? twice(all) : all;
         return planFunction(each, capacity, own, compiler.scheduling, device);
       }),
     },
@@ -115,6 +116,10 @@ function requireAdaptable(arithmetic: Arithmetic): void {
       'without --quantize, the model is computed in 16 bits or in f32; or merge the adapter: tilewright merge-adapter',
     );
 }
+
+/** Each size for calls without adapters too. */
+const twice = (buckets: readonly Bucket[]): readonly Bucket[] =>
+  buckets.flatMap((bucket): Bucket[] => [{ ...bucket, withoutAdapters: true }, bucket]);
 
 /** The sizes of a function's calls. */
 interface FunctionSize {

@@ -35,7 +35,7 @@ CudaGridExtent parseGrid(const CudaProgram &program, const Napi::Value &value, c
   const std::string kind = stringArg(object.Get("kind"), what + ".kind");
   CudaGridExtent grid;
   if (kind == "constant") {
-    grid.count = extentArg(object.Get("count"), what + ".count", 1, static_cast<int64_t>(LARGEST_GRID_X));
+    grid.count = extentArg(object.Get("count"), what + ".count", 0, static_cast<int64_t>(LARGEST_GRID_X));
     return grid;
   }
   if (kind != "tiles" && kind != "persistent") fail(what + ".kind must be constant, tiles or persistent, not " + kind);

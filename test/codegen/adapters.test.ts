@@ -125,7 +125,11 @@ function moduleOf(c: Case, isa: CpuIsa, count: number, slots: number | undefined
   }
   const gemm = (i: number): GemmKernel => ({
     ...{ name: `g${i}`, path: `test.g${i}`, anchor: 'gemm', rows: 'T', ops: [], k: c.k, a: 'x' },
-    ...(slots === undefined ? {} : { adapter: { slot: 'adapter', slots, rank: c.rank, shrunk: 'shrunk' } }),
+    ...(slots === undefined
+      ? {}
+      : {
+          adapter: { slot: 'adapter', slots, rank: c.rank, shrunk: 'shrunk', first: { weight: 'a', scale: 's' } },
+        }),
     segments: c.columns.map((columns, s) => ({
       ...{ weight: `w${s}`, columns, pairing: c.pairing },
       outputs: [

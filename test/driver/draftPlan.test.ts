@@ -10,7 +10,7 @@ import { saveArtifact } from '../../driver/artifact/save.js';
 import { compileModel } from '../../driver/compile/compile.js';
 import { beginOpening } from '../../driver/compile/open.js';
 import { openModel } from '../../driver/functions.js';
-import { checkPlan } from '../../driver/plan.js';
+import { checkPlan, legalityOf } from '../../driver/plan.js';
 import { cpu } from '../../driver/targets/cpu.js';
 import { cpuDevice, detectMachine } from '../../driver/targets/cpuDevice.js';
 import { cuda } from '../../driver/targets/cuda.js';
@@ -70,7 +70,7 @@ describe('a plan with a draft model', () => {
     const compile = (draftModel?: string) => compileModel(openModel(target, INIT, draftModel), kind, device, options);
     const [model, plain] = [compile(draft), compile()];
     const { plan } = model;
-    checkPlan(plan, (kernel, module, schedule) => kind.compiler.scheduling.legality(kernel, module, schedule, device));
+    checkPlan(plan, legalityOf(kind.compiler.scheduling, device));
     expect(plan.functions.map((fn) => fn.interface.name)).toEqual(['score', 'step', 'draft', 'copy']);
     const [, step, drafting, copy] = plan.functions;
     const kept = plan.states.filter((state) => !keepsDrawn(state)).map(({ name }) => name);

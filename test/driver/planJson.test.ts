@@ -6,7 +6,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import type { PlanOptions } from '../../driver/artifact/planCache.js';
 import { parsePlan, printPlan } from '../../driver/artifact/planJson.js';
 import { compileModel } from '../../driver/compile/compile.js';
-import { checkPlan } from '../../driver/plan.js';
+import { checkPlan, legalityOf } from '../../driver/plan.js';
 import type { KvCache } from '../../driver/precision.js';
 import { cpu } from '../../driver/targets/cpu.js';
 import { cpuDevice, detectMachine } from '../../driver/targets/cpuDevice.js';
@@ -33,7 +33,7 @@ function expectRead<S, D>(checkpoint: Checkpoint, target: Target<S, D>, device: 
   const { plan } = compileModel(checkpoint, target, device, { batchTokens: 256, cacheTokens: 256, ...options });
   const read = parsePlan(printPlan(plan), 'plan.json', 'compile again', target.compiler.scheduling.schema);
   expect(JSON.parse(printPlan(read))).toEqual(JSON.parse(printPlan(plan)));
-  checkPlan(read, (kernel, module, schedule) => target.compiler.scheduling.legality(kernel, module, schedule, device));
+  checkPlan(read, legalityOf(target.compiler.scheduling, device));
 }
 
 const CACHES: readonly { readonly kvCache?: KvCache }[] = [{}, { kvCache: 'fp8' }, { kvCache: 'int8' }];

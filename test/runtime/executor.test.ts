@@ -317,7 +317,7 @@ describe('CpuExecutor', () => {
       ],
     ]);
     const choice = (tokens: number, run: number) =>
-      buckets[bucketsFor(buckets, { T: tokens, C: 4096, R: tokens }, 0, run)[0]!];
+      buckets[bucketsFor(buckets, { T: tokens, C: 4096, R: tokens }, 0, { run })[0]!];
     expect(choice(3, 3)).toMatchObject({ extents: { T: 4 } });
     expect(choice(3, 3)?.run).toBeUndefined();
     expect(choice(3, 1)).toMatchObject({ extents: { T: 4 }, run: 1 });

@@ -56,9 +56,10 @@ interface ShrinkConfig extends ConfigFields {
 export function emitShrink(
   kernel: ShrinkKernel,
   operands: CudaOperands,
-  { threads, rows = SHRINK_ROWS[0] }: CudaLoopSchedule,
+  { threads, rows = SHRINK_ROWS[0], isIdle }: CudaLoopSchedule,
   symbol: string,
 ): EmittedCuda {
+  if (isIdle === true) return emitIdle(kernel, operands, threads, symbol);
   const { k, rank, parts } = kernel;
   const a = operands.get(kernel.a);
   const columns = parts * rank;
@@ -99,4 +100,17 @@ export function emitShrink(
   });
   const grid = isFloats ? { per: 1, times: 1 } : { per: rows, times: tile.units * Math.ceil(columns / tileN) };
   return emittedPlain(source, threads, { kind: 'tiles', extent: kernel.rows, ...grid });
+}
+
+/** A kernel that is never launched. */
+function emitIdle(kernel: ShrinkKernel, operands: CudaOperands, threads: number, symbol: string): EmittedCuda {
+  const { extents } = operands;
+  const source = unitText({
+    about: aboutKernel(kernel, 'left to the product behind it, or to nobody'),
+    includes: ['lib/elements.cuh'],
+    functors: [],
+    head: kernelHead({ symbol, extents, operands, tensorMaps: [], threads }),
+    body: '',
+  });
+  return emittedPlain(source, threads, { kind: 'constant', count: 0 });
 }

@@ -30,7 +30,22 @@ export function withAdapters(
     return { ...segment, adapter: { weight, part } };
   });
   const { dtype } = module.buffers.find(({ name }) => name === kernel.a)!;
-  const own: GemmKernel = { ...kernel, segments, adapter: { slot: 'slot', slots, rank, shrunk: 'shrunk' } };
+  const all = module.weights.flatMap(({ name, sources }) =>
+    kernel.segments.some(({ weight }) => weight === name) ? sources : [],
+  );
+  const ofSlots = { pairing: { kind: 'none' } } as const;
+  const first: WeightDecl = {
+    ...{ ...ofSlots, name: 'first', layout: 'kmajor', format: dtype === 'f16' ? 'f16' : 'bf16', k: kernel.k },
+    slots: { count: slots, holds: 'a' },
+    sources: all.map(({ tensor }) => ({ tensor, rows: rank })),
+  };
+  const scale: WeightDecl = {
+    ...{ ...ofSlots, name: 'scale', layout: 'rows', format: 'f32', k: 1 },
+    slots: { count: slots, holds: 'scale' },
+    sources: all.map(({ tensor }) => ({ tensor, rows: 1 })),
+  };
+  const rows = { slot: 'slot', slots, rank, shrunk: 'shrunk', first: { weight: 'first', scale: 'scale' } };
+  const own: GemmKernel = { ...kernel, segments, adapter: rows };
   return {
     kernel: own,
     module: {
@@ -40,7 +55,7 @@ export function withAdapters(
         { name: 'slot', dtype: 'i32', rows: kernel.rows, columns: 1, space: 'arena' },
         { name: 'shrunk', dtype, rows: kernel.rows, columns: parts * rank, space: 'arena' },
       ],
-      weights: [...module.weights, ...weights],
+      weights: [...module.weights, ...weights, first, scale],
       kernels: [own],
     },
   };
