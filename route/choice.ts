@@ -18,39 +18,44 @@ export interface Chosen {
 /** Replicas that a prefix is looked for on: those that come first on its walk. */
 const PREFIX_WALK = 8;
 
-/**
- * `turn` varies what is compared from request to request; equal arguments give an equal choice. Undefined where no
- * replica may take it.
- */
+export interface Moment {
+  readonly now: number;
+  /** Varies what is compared from request to request. */
+  readonly turn: number;
+  /** Tokens of prompts of late. */
+  readonly meanPrompt: number;
+}
+
+/** Equal arguments give an equal choice. Undefined where no replica may take the request. */
 export function chooseReplica(
   pool: Pool,
   name: Name | undefined,
   request: RouteRequest,
-  turn: number,
-  meanPrompt: number,
+  moment: Moment,
   settings: PolicySettings,
 ): Chosen | undefined {
-  const look = new Look(pool, request, turn, meanPrompt, settings);
+  const look = new Look(pool, request, moment, settings);
   return name === undefined ? look.plain() : look.adapted(name, name.current);
 }
 
 /** Part of the slots that count as idle at least. */
 const LEAST_IDLE = 1 / 16;
+/** Of the mean cost of a load, what it is at least for a long prompt, and at most for a short one. */
+const LEAST_OF_LOAD = 1 / 4;
+const MOST_OF_LOAD = 2;
 
 /** One request's look at the replicas. */
 class Look {
   private readonly pool: Pool;
   private readonly request: RouteRequest;
-  private readonly turn: number;
-  private readonly meanPrompt: number;
+  private readonly moment: Moment;
   private readonly settings: PolicySettings;
   private readonly items: number;
 
-  constructor(pool: Pool, request: RouteRequest, turn: number, meanPrompt: number, settings: PolicySettings) {
+  constructor(pool: Pool, request: RouteRequest, moment: Moment, settings: PolicySettings) {
     this.pool = pool;
     this.request = request;
-    this.turn = turn;
-    this.meanPrompt = meanPrompt;
+    this.moment = moment;
     this.settings = settings;
     this.items = pool.inFlight + 1;
   }
@@ -113,13 +118,18 @@ class Look {
     return best;
   }
 
-  /** What loading there costs: the fewer slots are idle, the more likely it drives out what is asked for next. */
+  /**
+   * What loading there costs: the fewer slots are idle, the more likely it drives out what is asked for next. A long
+   * prompt, whose first token comes late anyway, is spared the wait behind others; a short one is worth no load.
+   */
   private loadCost({ busySlots, slots }: Replica): number {
-    return (this.settings.loadPrompts * this.meanPrompt) / Math.max(LEAST_IDLE, 1 - busySlots / slots);
+    const { meanPrompt } = this.moment;
+    const part = Math.min(MOST_OF_LOAD, Math.max(LEAST_OF_LOAD, meanPrompt / this.request.tokens));
+    return (part * this.settings.loadPrompts * meanPrompt) / Math.max(LEAST_IDLE, 1 - busySlots / slots);
   }
 
   private scoreOf(replica: Replica): number {
-    return replica.queueTokens + this.settings.runningTokens * replica.inFlight;
+    return replica.queueLeft(this.moment.now) + this.settings.runningTokens * replica.inFlight;
   }
 
   /** The better of the first `choices` in the order of the request's own draw. */
@@ -142,7 +152,7 @@ class Look {
   /** Those that rank first under a hash of the prefix, or else of the turn: the highest random weight. */
   private draw(found: readonly Replica[], count: number): Replica[] {
     const { prefix } = this.request;
-    const seed = prefix === undefined ? this.turn : hashText(prefix);
+    const seed = prefix === undefined ? this.moment.turn : hashText(prefix);
     const ranked = found.map((replica) => ({ replica, rank: hashPair(replica.seed, seed) }));
     ranked.sort((a, b) => a.rank - b.rank);
     return ranked.slice(0, count).map(({ replica }) => replica);

@@ -170,7 +170,7 @@ export const DEFAULT_POLICY: PolicySettings = {
   holderShare: 0.5,
   quietPeriods: 3,
   spillsToHold: 4,
-  loadPrompts: 2.2,
+  loadPrompts: 2,
   runningTokens: 32,
   newTokenWeight: 4,
   maxOversubscription: 16,

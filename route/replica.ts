@@ -15,12 +15,16 @@ export interface Held {
   others: number;
   /** It was confirmed to this router then: reports that were on their way may not know it yet. */
   confirmedAt: number;
+  /** It was used last, or loaded, when the replica had counted so many uses. */
+  usedBy: number;
 }
 
 /** A report that was made before something was confirmed may come so much later. */
 const REPORT_LAG_MS = 3000;
 /** A replica that did not have what it said it has is not believed about it for so long. */
 const DISBELIEF_MS = 60_000;
+/** What of the pace of prompts is kept from one to the next. */
+const KEPT_PACE = 0.98;
 
 export class Replica {
   readonly name: string;
@@ -34,6 +38,13 @@ export class Replica {
   /** This router's requests that are under way, and tokens of theirs that are still to be computed as prompts. */
   own = 0;
   ownTokens = 0;
+  /** Tokens of the prompts of its requests that have no first token yet, in the order in which they were sent. */
+  private readonly prompts = new Set<{ readonly tokens: number }>();
+  /** When the replica began with the first of them: at its dispatch, or the last first token. */
+  private computesSince = 0;
+  /** Tokens of prompts that were computed, and the time they took; what was long ago counts less. */
+  private computedTokens = 0;
+  private computedMs = 0;
   /** What others have there. */
   others = 0;
   othersTokens = 0;
@@ -42,6 +53,7 @@ export class Replica {
   /** Adapters with requests under way: their slots cannot be taken. */
   busySlots = 0;
   private readonly disbelieved = new Map<AdapterKey, number>();
+  private uses = 0;
 
   constructor(name: string) {
     this.name = name;
@@ -54,6 +66,17 @@ export class Replica {
 
   get queueTokens(): number {
     return this.ownTokens + this.othersTokens;
+  }
+
+  /**
+   * Tokens of prompts that are likely to be left: the replica is with the first one since a known time, and computes so
+   * many a millisecond as it did of late. More than that one is not believed to be done: its first token is not there.
+   */
+  queueLeft(now: number): number {
+    const first = this.prompts.values().next().value;
+    if (first === undefined || this.computedMs <= 0) return this.queueTokens;
+    const done = ((now - this.computesSince) * this.computedTokens) / this.computedMs;
+    return this.queueTokens - Math.min(first.tokens, Math.max(0, done));
   }
 
   isResident(key: AdapterKey): boolean {
@@ -107,7 +130,7 @@ export class Replica {
   private hold(key: AdapterKey): Held {
     let held = this.held.get(key);
     if (held === undefined) {
-      held = { key, isResident: false, own: 0, others: 0, confirmedAt: -Infinity };
+      held = { key, isResident: false, own: 0, others: 0, confirmedAt: -Infinity, usedBy: 0 };
       this.held.set(key, held);
     }
     return held;
@@ -123,8 +146,10 @@ export class Replica {
   confirm(key: AdapterKey, now: number): void {
     this.disbelieved.delete(key);
     const held = this.hold(key);
+    if (!held.isResident) this.displace();
     held.isResident = true;
     held.confirmedAt = now;
+    held.usedBy = ++this.uses;
   }
 
   forget(key: AdapterKey): void {
@@ -147,18 +172,43 @@ export class Replica {
   }
 
   /** A request goes there. The adapter will be in a slot when it is computed. */
-  begin(key: AdapterKey | undefined, tokens: number): void {
+  begin(key: AdapterKey | undefined, prompt: { readonly tokens: number }, now: number): void {
     this.own++;
-    this.ownTokens += tokens;
+    this.ownTokens += prompt.tokens;
+    if (this.prompts.size === 0) this.computesSince = now;
+    this.prompts.add(prompt);
     if (key === undefined) return;
     const held = this.hold(key);
     if (held.own + held.others === 0) this.busySlots++;
     held.own++;
+    held.usedBy = ++this.uses;
+    if (held.isResident) return;
+    this.displace();
     held.isResident = true;
   }
 
-  compute(tokens: number): void {
-    this.ownTokens -= tokens;
+  /** An adapter is loaded: where no slot is free it takes that of the idle one that was used longest ago. */
+  private displace(): void {
+    let resident = 0;
+    let oldest: Held | undefined;
+    for (const each of this.held.values()) {
+      if (!each.isResident) continue;
+      resident++;
+      if (each.own + each.others === 0 && (oldest === undefined || each.usedBy < oldest.usedBy)) oldest = each;
+    }
+    if (resident >= this.slots && oldest !== undefined) oldest.isResident = false;
+  }
+
+  /** The prompt waits no more: it is computed, which shows the replica's pace, or its request is over. */
+  compute(prompt: { readonly tokens: number }, isComputed: boolean, now: number): void {
+    const isFirst = this.prompts.values().next().value === prompt;
+    if (!this.prompts.delete(prompt)) return;
+    this.ownTokens -= prompt.tokens;
+    if (isComputed) {
+      this.computedTokens = KEPT_PACE * this.computedTokens + prompt.tokens;
+      this.computedMs = KEPT_PACE * this.computedMs + Math.max(0, now - this.computesSince);
+    }
+    if (isComputed || isFirst) this.computesSince = now;
   }
 
   end(key: AdapterKey | undefined): void {
@@ -166,6 +216,7 @@ export class Replica {
     const held = key === undefined ? undefined : this.held.get(key);
     if (held === undefined) return;
     held.own--;
+    held.usedBy = ++this.uses;
     if (held.own + held.others === 0) this.busySlots--;
   }
 }

@@ -172,7 +172,7 @@ export class Router implements Routing {
 
   // Requests
 
-  choose(request: RouteRequest, _now: number): Route | Refusal {
+  choose(request: RouteRequest, now: number): Route | Refusal {
     let name: Name | undefined;
     if (request.adapter !== undefined) {
       name = this.find(request.adapter, request.base);
@@ -186,7 +186,13 @@ export class Router implements Routing {
       return { kind: 'refusal', why: isKnown ? 'no replica' : 'no such model' };
     }
     if (pool.inFlight >= pool.maxRunning * this.settings.maxOversubscription) return { kind: 'refusal', why: 'full' };
-    const chosen = chooseReplica(pool, name, request, this.begun, this.meanPrompt, this.settings);
+    const chosen = chooseReplica(
+      pool,
+      name,
+      request,
+      { now, turn: this.begun, meanPrompt: this.meanPrompt },
+      this.settings,
+    );
     if (chosen === undefined) return { kind: 'refusal', why: 'no replica' };
     const { replica, isHeld, isSpill } = chosen;
     return { kind: 'route', replica: replica.name, base, adapter: name?.current, isHeld, isSpill };
@@ -204,7 +210,6 @@ export class Router implements Routing {
     const at = this.fleet.replicas.get(route.replica) ?? new Replica(route.replica);
     const name = route.adapter === undefined ? undefined : this.names.get(route.adapter.base, route.adapter.name);
     const key = route.adapter === undefined ? undefined : name?.keyOf(route.adapter.revision);
-    at.begin(key, tokens);
     if (name !== undefined) {
       const newTokens = countOf(request.newTokens, most, this.meanNewTokens);
       name.demand.now += tokens + this.settings.newTokenWeight * Math.min(newTokens, 2 * this.meanNewTokens);
@@ -220,6 +225,7 @@ export class Router implements Routing {
       isComputed: false,
       isOver: false,
     };
+    at.begin(key, ticket, now);
     this.underWay.set(ticket, ticket);
     return ticket;
   }
@@ -234,19 +240,19 @@ export class Router implements Routing {
     name.demand.quiet = 0;
   }
 
-  firstToken(ticket: Ticket, _now: number): void {
+  firstToken(ticket: Ticket, now: number): void {
     const request = this.underWay.get(ticket);
     if (request === undefined || request.isComputed || request.isOver) return;
     request.isComputed = true;
-    request.at.compute(request.tokens);
+    request.at.compute(request, true, now);
   }
 
   finish(ticket: Ticket, outcome: Outcome, now: number, newTokens?: number): void {
     const request = this.underWay.get(ticket);
     if (request === undefined || request.isOver) return;
-    this.firstToken(ticket, now);
     request.isOver = true;
     const { at, key } = request;
+    at.compute(request, false, now);
     at.end(key);
     if (outcome === 'missing' && key !== undefined) at.disbelieve(key, now);
     if (outcome === 'answered' && newTokens !== undefined)

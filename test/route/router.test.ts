@@ -81,6 +81,45 @@ describe('a choice', () => {
     expect(router.replicas().map((each) => router.view(each, 1)!.inFlight)).toEqual([1, 1, 1, 1]);
   });
 
+  it('takes a prompt for done as far as the replica comes in such a time, and no further', () => {
+    const router = started(2);
+    const begin = (replica: string, tokens: number, now: number): Ticket =>
+      router.begin(choose(router, { among: new Set([replica]) }, now), { tokens }, now);
+    // 1,000 tokens take 100 ms.
+    for (const [replica, from] of [
+      ['r0', 0],
+      ['r1', 1000],
+    ] as const) {
+      const ticket = begin(replica, 1000, from);
+      router.firstToken(ticket, from + 100);
+      router.finish(ticket, 'answered', from + 200);
+      // What fails shows no pace.
+      router.finish(begin(replica, 100_000, from + 300), 'failed', from + 301);
+    }
+    begin('r0', 2000, 2000);
+    begin('r1', 1200, 2100);
+    // 800 tokens of 2,000 are left, and 1,000 of 1,200.
+    expect(choose(router, {}, 2120).replica).toBe('r0');
+    begin('r0', 300, 2180);
+    // Nothing is known to be done of who stands behind the first one, which is late.
+    expect(choose(router, {}, 60_000).replica).toBe('r1');
+  });
+
+  it('does not go where the adapter had to make room for others', () => {
+    const router = started(2, new Router(), { slots: 2 });
+    for (const name of ['a', 'b', 'c']) router.announce(key(name), 0);
+    const at = (adapter: string, replica: string, now: number): void => {
+      const request = { adapter, among: new Set([replica]), tokens: 1 };
+      router.finish(router.begin(choose(router, request), request, now), 'answered', now);
+    };
+    for (const replica of ['r0', 'r1']) for (const name of ['a', 'b']) at(name, replica, 0);
+    at('a', 'r0', 1);
+    at('c', 'r0', 2);
+    expect(choose(router, { adapter: 'b' })).toMatchObject({ replica: 'r1' });
+    expect(choose(router, { adapter: 'c' })).toMatchObject({ replica: 'r0' });
+    expect(choose(router, { adapter: 'a', among: new Set(['r0']) })).toMatchObject({ isHeld: true });
+  });
+
   it('keeps off replicas whose slots are all in use', () => {
     const router = started(2, new Router({ maxOversubscription: 100 }), { slots: 1 });
     for (const name of ['a', 'b', 'c']) router.announce(key(name), 0);
