@@ -12,7 +12,8 @@ export const SHRINK_THREADS = 256;
 /**
  * How a tile is shared out: its columns, the blocks that take its slots by turns, and the steps of k that are on the
  * way together, as registers hold them. Few rows are limited by the bytes of factors: many blocks have a part of them
- * each. Many rows are limited by their own bytes: a block has all columns of them, if these are not too many.
+ * each. Many rows are limited by their own bytes: a block has all columns of them, if these are not too many. The
+ * highest tiles have a ring of stages in shared memory instead.
  */
 const TILES: Readonly<
   Record<ShrinkRows, { readonly columns: number; readonly units: number; readonly batch: number }>
@@ -20,11 +21,20 @@ const TILES: Readonly<
   8: { columns: 8, units: 8, batch: 2 },
   16: { columns: 16, units: 8, batch: 2 },
   32: { columns: 48, units: 4, batch: 1 },
-  64: { columns: 48, units: 2, batch: 1 },
+  64: { columns: 96, units: 8, batch: 1 },
 };
 
 /** Blocks whose registers share a multiprocessor: of few rows, one beside a block of the product before. */
-const BLOCKS: Readonly<Record<ShrinkRows, number>> = { 8: 3, 16: 2, 32: 1, 64: 1 };
+const BLOCKS: Readonly<Record<ShrinkRows, number>> = { 8: 3, 16: 2, 32: 1, 64: 2 };
+
+/** Rows of a tile whose operands come through a ring. */
+const RING_ROWS = 64;
+/** Bytes of a row of a stage, and of a ring: two blocks share a multiprocessor of Hopper. */
+const [STAGE_ROW_BYTES, MOST_RING_BYTES] = [128, 104 << 10];
+const ringBytes = (tileN: number): number => {
+  const stage = (RING_ROWS + tileN) * STAGE_ROW_BYTES;
+  return Math.floor(MOST_RING_BYTES / stage) * stage;
+};
 
 /** Most rows of a call for which a tile is the default. */
 const MOST_ROWS: Readonly<Record<ShrinkRows, number>> = { 8: 256, 16: 1024, 32: 4096, 64: Infinity };
@@ -51,6 +61,7 @@ interface ShrinkConfig extends ConfigFields {
   readonly units: number;
   readonly batch: number;
   readonly threads: number;
+  readonly sharedBytes?: number;
 }
 
 export function emitShrink(
@@ -66,7 +77,10 @@ export function emitShrink(
   const tile = TILES[rows];
   /** Tiles of equal widths: the fewest that hold all columns. */
   const across = Math.ceil(columns / tile.columns);
-  const tileN = roundUp(Math.ceil(columns / across), 8);
+  const isFloats = a.dtype === 'f32';
+  const hasRing = rows === RING_ROWS && !isFloats;
+  const tileN = roundUp(Math.ceil(columns / across), hasRing ? 16 : 8);
+  const sharedBytes = hasRing ? ringBytes(tileN) : 0;
   const config: ShrinkConfig = {
     k,
     rank,
@@ -80,8 +94,8 @@ export function emitShrink(
     units: tile.units,
     batch: tile.batch,
     threads,
+    ...(hasRing ? { sharedBytes } : {}),
   };
-  const isFloats = a.dtype === 'f32';
   const buffers = buffersText(`ShrinkBuffers<${ELEMENT_TYPES[a.dtype]}>`, operands, {
     a: kernel.a,
     slots: kernel.slot,
@@ -92,14 +106,15 @@ export function emitShrink(
   const { extents } = operands;
   const source = unitText({
     about: aboutKernel(kernel, isFloats ? 'on CUDA cores' : `by mma, tiles of ${rows} × ${tileN}`),
-    includes: ['adapter/shrink.cuh'],
+    includes: [hasRing ? 'adapter/shrinkMany.cuh' : 'adapter/shrink.cuh'],
     config: { type: 'ShrinkConfig', fields: config },
     functors: [],
     head: kernelHead({ symbol, extents, operands, tensorMaps: [], threads, blocks: BLOCKS[rows] }),
-    body: `  ${isFloats ? 'shrink_floats' : 'shrink'}<config>(${kernel.rows}, ${buffers});`,
+    body: `  ${isFloats ? 'shrink_floats' : hasRing ? 'shrink_many' : 'shrink'}<config>(${kernel.rows}, ${buffers});`,
   });
   const grid = isFloats ? { per: 1, times: 1 } : { per: rows, times: tile.units * Math.ceil(columns / tileN) };
-  return emittedPlain(source, threads, { kind: 'tiles', extent: kernel.rows, ...grid });
+  const plain = emittedPlain(source, threads, { kind: 'tiles', extent: kernel.rows, ...grid });
+  return { ...plain, launch: { ...plain.launch, sharedBytes } };
 }
 
 /** A kernel that is never launched. */

@@ -32,6 +32,8 @@ struct ShrinkConfig {
   /* A tile, blocks that share its slots, and steps of k whose operands are on the way together. */
   int tile_m, tile_n, units, batch;
   int threads;
+  /* Of the ring of many rows (adapter/shrinkMany.cuh). */
+  int shared_bytes = 0;
 
   TW_CONSTEXPR int across() const { return ceil_div(columns, tile_n); }
   TW_CONSTEXPR int parts() const { return columns / rank; }
