@@ -16,7 +16,8 @@
  *   values_full, values_empty[tile & 1]: values of rows and columns; idle warps and consumers.
  *   handoff_full, handoff_empty: products; consumers and the warps that run epilogues.
  *   Named barriers. 1: the warps that run epilogues, around values. 2: they and consumers, for the values of the final
- *   tile. Ping-pong: 1 and 2, the turns of the warpgroups. 3: consumers, around the products of a final tile.
+ *   tile. Ping-pong: 1 and 2, the turns of the warpgroups. 3: consumers, around the products of a final tile. 4 and 5:
+ *   consumers, around factors of adapters that they move.
  *   The kernel before this one: everybody, before reading what it may have written; weights are on their way before.
  *
  * The map of shared memory is HopperConfig's.
@@ -115,18 +116,19 @@ TW_DEVICE void produce(const HopperBlock<config> &block, const HopperMaps &maps,
       is_first = false;
     }
     Second second;
-    int slot = NO_SLOT;
+    int word = NO_SLOT;
     /* A cluster's blocks fill the same stages: for the slots of the rows of both. */
     const int cluster_row0 = place.row0 - (int)rank * config.tile_m;
-    if constexpr (has_adapters) {
-      find_second<config>(maps, place, second);
-      if (second.map != nullptr)
-        slot = next_slot<config.cluster_rows()>(maps.slots, cluster_row0, block.rows, NO_SLOT);
-    }
+    SlotsAhead<config> ahead;
+    if constexpr (has_adapters) ahead.load(maps.slots, cluster_row0, block.rows);
     for (int k_block = start; k_block < config.k_blocks(); k_block++) {
+      if (has_adapters && k_block + 1 == config.k_blocks()) {
+        find_second<config>(maps, place, second);
+        if (second.map != nullptr) word = ahead.word(second.may_be_even);
+      }
       if (leads) {
         block.empty_barriers()[stage].wait(phase ^ 1);
-        if (has_adapters && k_block + 1 == config.k_blocks()) poke(block.following(stage), slot);
+        if (has_adapters && k_block + 1 == config.k_blocks()) poke(block.following(stage), word);
         block.full_barriers()[stage].expect(bytes);
         load_a<config>(block, stage, k_block, maps.a, place.row0);
         load_b<config>(block, stage, k_block, weight, column0, rank, own);
@@ -134,18 +136,20 @@ TW_DEVICE void produce(const HopperBlock<config> &block, const HopperMaps &maps,
       if (++stage == config.stages) { stage = 0; phase ^= 1; }
     }
     if constexpr (has_adapters) {
-      while (slot >= 0) {
-        const int next = next_slot<config.cluster_rows()>(maps.slots, cluster_row0, block.rows, slot);
+      while (word >= 0) {
+        const int slot = word & ~EVEN_TILE;
+        const int next = is_even(word) ? NO_SLOT
+            : next_slot<config.cluster_rows()>(maps.slots, cluster_row0, block.rows, slot);
         for (int step = 0; step < second.steps; step++) {
           if (leads) {
             block.empty_barriers()[stage].wait(phase ^ 1);
-            poke(block.following(stage), step + 1 < second.steps ? slot : next);
+            poke(block.following(stage), step + 1 < second.steps ? word : next);
             block.full_barriers()[stage].expect((config.tile_m + own * config.cluster) * SLAB_BYTES);
             load_second<config>(block, stage, maps, second, slot, step, place.row0, rank, own);
           }
           if (++stage == config.stages) { stage = 0; phase ^= 1; }
         }
-        slot = next;
+        word = next;
       }
     }
   }
@@ -248,20 +252,27 @@ TW_DEVICE void store_tile(const HopperBlock<config> &block, int tile, int sequen
  * soon as all of the tile's stages are full.
  */
 template <HopperConfig config, class T, int accumulators>
-TW_DEVICE void end_product(const HopperBlock<config> &block, unsigned last, bool passes, int consumer, int lane,
-    unsigned &at, int matrices, const OwnSlots<config> &own, float (&acc)[config.blocks()][accumulators]) {
+TW_DEVICE void end_product(const HopperBlock<config> &block, unsigned long long base, unsigned last, bool passes,
+    int consumer, int lane, unsigned &at, const int *slots, int tile, float (&acc)[config.blocks()][accumulators]) {
   if constexpr (!config.has_adapters()) {
     if (passes) named_arrive<256>(3 - (thread_again() >> 7));
     settle(acc);
     release<config>(block, last, lane);
   } else {
-    const int slot = peek(block.following(last));
-    if (slot < 0 && passes) pass_turn(block, at);
+    const auto release_stage = [&](unsigned stage) { release<config>(block, stage, lane); };
+    const auto end = [&] { if (passes) pass_turn(block, at); };
+    const int word = peek(block.following(last));
+    if (word < 0) end();
+    if (is_even(word))
+      last = multiply_even<config, T>(block, base, last, at, consumer, matrices_of_tile(block, tile), acc,
+          release_stage, end);
     settle(acc);
-    release<config>(block, last, lane);
-    add_adapters<config, T>(block, at, slot, consumer, matrices, own, acc,
-        [&](unsigned stage) { release<config>(block, stage, lane); },
-        [&] { if (passes) pass_turn(block, at); });
+    release_stage(last);
+    if (word >= 0 && !is_even(word)) {
+      OwnSlots<config> own;
+      own.load(block, slots, tile, consumer);
+      add_adapters<config, T>(block, at, word, consumer, matrices_of_tile(block, tile), own, acc, release_stage, end);
+    }
   }
 }
 
@@ -279,13 +290,10 @@ TW_DEVICE void consume(const HopperBlock<config> &block, const int *slots, int f
   int sequence = is_ping_pong ? warpgroup - 1 : 0, own_tile = -1;
   int tile = is_ping_pong ? first + sequence * block.clusters() : first;
   unsigned at = 0;
-  OwnSlots<config> own;
-  int matrices = 1;
   for (; tile < block.whole_tiles(); tile += turns * block.clusters(), sequence += turns) {
-    if constexpr (config.has_adapters()) matrices = own.load(block, slots, tile, consumer);
     const unsigned last = multiply<config, T>(block, base, sequence, consumer, lane, at, acc);
-    end_product<config, T>(block, last, is_ping_pong && tile + block.clusters() < block.tiles(), consumer, lane, at,
-        matrices, own, acc);
+    end_product<config, T>(block, base, last, is_ping_pong && tile + block.clusters() < block.tiles(), consumer, lane,
+        at, slots, tile, acc);
     if constexpr (config.has_final_tile) {
       /* The block's last: its products stay where they are, or go where remainder tiles put theirs. */
       if (tile + block.clusters() >= block.tiles()) {
@@ -313,9 +321,8 @@ TW_DEVICE void consume(const HopperBlock<config> &block, const int *slots, int f
   if constexpr (has_remainder) {
     if (is_narrow) {
       float narrow[config.blocks()][config.remainder_n / 2];
-      if constexpr (config.has_adapters()) matrices = own.load(block, slots, tile, consumer);
       const unsigned last = multiply<config, T>(block, base, sequence, consumer, lane, at, narrow);
-      end_product<config, T>(block, last, false, consumer, lane, at, matrices, own, narrow);
+      end_product<config, T>(block, base, last, false, consumer, lane, at, slots, tile, narrow);
       if constexpr (config.has_final_tile) {
         put_final_products<config>(block, narrow);
       } else {

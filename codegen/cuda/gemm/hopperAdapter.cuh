@@ -5,13 +5,17 @@
  * For each slot that rows of a cluster's tile have, in ascending order, the producer fills stages of the ring as it
  * does for k: in place of A what was shrunk of the tile's rows, in place of B the slot's second factor. Both are
  * SLAB_BYTES wide, and hold up to 64 of a rank; of a rank that two matrices in turns share, both parts lie side by side
- * where they fit, and come one after the other where not. Consumers set rows of other slots to zero and multiply by
- * mma.sync: a warp's 16 rows of a warpgroup's accumulators are its fragments. Warps without a row of the slot only
- * release the stage.
+ * where they fit, and come one after the other where not.
  *
- * Beside the ring stands a word for each stage: the slot that follows it, or NO_SLOT. It is written before the stage is
- * full, and holds for the last stage of k and for those of slots. Where warpgroups take tiles in turn, another word has
- * the stage at which the next tile begins.
+ * A tile is even if all of its rows have the same slot, as those of a long prompt do: its stages are multiplied like
+ * those of k, by wgmma. Where two matrices take turns, both parts are one depth, and consumers move the factors of the
+ * second matrix's columns behind zeros before. Of other tiles, consumers set rows of other slots to zero and multiply
+ * by mma.sync: a warp's 16 rows of a warpgroup's accumulators are its fragments. Warps without a row of the slot only
+ * release the stage. Both give the same bits.
+ *
+ * Beside the ring stands a word for each stage: the slot that follows it, or NO_SLOT; EVEN_TILE is added to that of an
+ * even tile. It is written before the stage is full, and holds for the last stage of k and for those of slots. Where
+ * warpgroups take tiles in turn, another word has the stage at which the next tile begins.
  */
 #pragma once
 #include "gemm/adapter.cuh"
@@ -30,6 +34,8 @@ struct Second {
   int rows, row0, part;
   /* Stages of a slot. */
   int steps;
+  /* Whether a tile may be even. */
+  bool may_be_even;
 };
 template <HopperConfig config, int i = 0, class Maps>
 TW_DEVICE void find_second(const Maps &maps, const Place &place, Second &second) {
@@ -37,11 +43,42 @@ TW_DEVICE void find_second(const Maps &maps, const Place &place, Second &second)
     const bool is_narrow = config.remainder_n > 0 && place.remainder_column >= 0;
     second = { is_narrow ? maps.second_remainder : maps.seconds[i], config.columns[i],
         is_narrow ? place.remainder_column : (place.column_tile - config.first_tile(i)) * config.tile_n,
-        config.parts[i], config.slot_stages(config.matrices[i]) };
+        config.parts[i], config.slot_stages(config.matrices[i]),
+        config.matrices[i] == 1 || config.are_side_by_side() };
   } else if constexpr (i + 1 < config.segments) {
     find_second<config, i + 1>(maps, place, second);
   }
 }
+
+constexpr int EVEN_TILE = 1 << 30;
+TW_DEVICE bool is_even(int word) { return word >= EVEN_TILE; }
+
+/* What the slots of a cluster's rows say of its tile, by a whole warp: loaded while k goes by. */
+template <HopperConfig config> struct SlotsAhead {
+  static constexpr int count = (config.cluster_rows() + 31) / 32, NONE = 0x7fffffff, PAST = -2;
+  int own[count];
+
+  TW_DEVICE void load(const int *slots, int row0, int end) {
+#pragma unroll
+    for (int i = 0; i < count; i++) {
+      const int local = 32 * i + (thread_again() & 31);
+      own[i] = local < config.cluster_rows() && row0 + local < end ? slots[row0 + local] : PAST;
+    }
+  }
+  /* The word in front of the tile's first slot. */
+  TW_DEVICE int word(bool may_be_even) const {
+    int least = NONE, most = PAST;
+#pragma unroll
+    for (int i = 0; i < count; i++) {
+      const int key = own[i] == NO_SLOT ? NONE : own[i];
+      if (key != PAST) least = min(least, key);
+      most = max(most, key);
+    }
+    least = __reduce_min_sync(ALL_LANES, least);
+    most = __reduce_max_sync(ALL_LANES, most);
+    return least == NONE ? NO_SLOT : least + (may_be_even && least == most ? EVEN_TILE : 0);
+  }
+};
 
 /* Copies of a stage of a slot: of the tile's rows, and of the factor, of which `own` rows are this block's share. */
 template <HopperConfig config, class Maps>
@@ -73,12 +110,20 @@ template <HopperConfig config> TW_DEVICE int matrices_of(int column_tile) {
   return matrices;
 }
 
+/* The same of a tile. */
+template <HopperConfig config> TW_DEVICE int matrices_of_tile(const HopperBlock<config> &block, int tile) {
+  if constexpr (config.least_matrices() == config.most_matrices())
+    return config.most_matrices();
+  else
+    return matrices_of<config>(block.place(tile, 0).column_tile);
+}
+
 /* Slots of a consumer's thread, of the two rows of each instruction: 16 bits each. */
 template <HopperConfig config> struct OwnSlots {
   unsigned pairs[config.row_blocks()];
 
-  /* Those of a tile. Returns the matrices whose columns take turns in it. */
-  TW_DEVICE int load(const HopperBlock<config> &block, const int *slots, int tile, int consumer) {
+  /* Those of a tile. */
+  TW_DEVICE void load(const HopperBlock<config> &block, const int *slots, int tile, int consumer) {
     const int self = thread_again(), end = opaque(block.rows);
     const Place place = block.place(tile, config.cluster == 2 ? cluster_rank_again() : 0);
     const int row0 =
@@ -89,7 +134,6 @@ template <HopperConfig config> struct OwnSlots {
       pairs[m] = (unsigned)((upper < end ? slots[upper] : NO_SLOT) & 0xffff) |
           (unsigned)(lower < end ? slots[lower] : NO_SLOT) << 16;
     }
-    return matrices_of<config>(place.column_tile);
   }
   TW_DEVICE bool has_upper(int m, int slot) const { return (pairs[m] & 0xffffu) == (unsigned)slot; }
   TW_DEVICE bool has_lower(int m, int slot) const { return pairs[m] >> 16 == (unsigned)slot; }
@@ -153,6 +197,91 @@ TW_DEVICE void multiply_second(unsigned a, unsigned b, int count, int second, in
 template <HopperConfig config> TW_DEVICE void pass_turn(const HopperBlock<config> &block, unsigned at) {
   if ((thread_again() & 127) == 0) poke(block.next_stage(), (int)at);
   named_arrive<256>(3 - (thread_again() >> 7));
+}
+
+/*
+ * Moves the second matrix's factors of a stage behind those of the first, and zeros into their place: eight columns of
+ * each take turns. By all threads that multiply the tile.
+ */
+template <HopperConfig config, int columns> TW_DEVICE void spread_pairs(unsigned b) {
+  constexpr int chunks = config.rank / 8, threads = config.is_ping_pong() ? 128 : 256;
+  const int self = thread_again();
+#pragma unroll
+  for (int first = 0; first < columns / 2 * chunks; first += threads) {
+    const int item = first + self % threads, i = item / chunks, row = i / 8 * 16 + 8 + i % 8, chunk = item % chunks;
+    if (columns / 2 * chunks % threads == 0 || item < columns / 2 * chunks) {
+      unsigned words[4];
+      take(swizzled_chunk(b, row, chunk), words);
+      put(swizzled_chunk(b, row, chunk + chunks), words[0], words[1], words[2], words[3]);
+      put(swizzled_chunk(b, row, chunk), 0u, 0u, 0u, 0u);
+    }
+  }
+  fence_async_proxy();
+  /* Barriers 4 and 5. */
+  named_sync<threads>(config.is_ping_pong() ? 3 + (self >> 7) : 4);
+}
+
+/* Stages of an even tile: products of the one before are under way, when it ends those of the last. */
+template <HopperConfig config, class T, int accumulators, class Release, class End> struct EvenStages {
+  static constexpr int columns = 2 * accumulators, across = config.column_blocks(), row_units = SLAB_BYTES / 16;
+  const HopperBlock<config> &block;
+  unsigned long long base;
+  int consumer;
+  /* As of add_adapters. */
+  const Release &release;
+  const End &end;
+  unsigned &at;
+  /* The stage that is still to be released. */
+  unsigned last;
+
+  /* The next `steps` stages, of `count` × 16 of depth each. */
+  template <int count, bool has_pairs>
+  TW_DEVICE void multiply(int steps, bool ends, float (&acc)[config.blocks()][accumulators]) {
+#pragma unroll 1
+    for (int step = 0; step < steps; step++) {
+      const unsigned stage = at % config.stages, phase = at / config.stages & 1;
+      block.full_barriers()[stage].wait(phase);
+      at++;
+      if (ends && step + 1 == steps) end();
+      if constexpr (has_pairs) spread_pairs<config, columns * across>(block.b(stage));
+      const unsigned long long a =
+          base + stage * (config.stage_bytes() / 16) + consumer * (config.row_blocks() * WGMMA_ROWS * row_units);
+      const unsigned long long b = base + stage * (config.stage_bytes() / 16) + config.a_bytes() / 16;
+      wgmma_fence();
+#pragma unroll
+      for (int k = 0; k < count; k++) {
+#pragma unroll
+        for (int m = 0; m < config.blocks(); m++)
+          wgmma<T, columns>(acc[m], a + 2 * k + m / across * (WGMMA_ROWS * row_units),
+              b + 2 * k + m % across * (columns * row_units), 1);
+      }
+      wgmma_commit();
+      wgmma_wait<1>();
+      release(last);
+      last = stage;
+    }
+  }
+};
+
+/*
+ * Multiplies the stages of an even tile, from stage number `at` of all on, behind stage `last`, whose products are
+ * under way. Returns the last of them, which is still to be released.
+ */
+template <HopperConfig config, class T, int accumulators, class Release, class End>
+TW_DEVICE unsigned multiply_even(const HopperBlock<config> &block, unsigned long long base, unsigned last,
+    unsigned &at, int consumer, int matrices, float (&acc)[config.blocks()][accumulators], const Release &release,
+    const End &end) {
+  constexpr int whole = config.rank / SLAB_ELEMENTS, rest = config.rank % SLAB_ELEMENTS / 16;
+  EvenStages<config, T, accumulators, Release, End> stages = { block, base, consumer, release, end, at, last };
+  if constexpr (config.most_matrices() == 2 && config.are_side_by_side())
+    if (matrices == 2) stages.template multiply<config.rank / 8, true>(1, true, acc);
+  if constexpr (config.least_matrices() == 1) {
+    if (matrices == 1) {
+      if constexpr (whole > 0) stages.template multiply<4, false>(whole, rest == 0, acc);
+      if constexpr (rest > 0) stages.template multiply<rest, false>(1, true, acc);
+    }
+  }
+  return stages.last;
 }
 
 /*
