@@ -68,6 +68,12 @@ const LOCALS = [
   'f16',
   'e4m3',
   'flag',
+  // Counters of loops and what follows from them, which the text of a fragment declares.
+  'unit_',
+  'block_',
+  'column_',
+  'group_',
+  'lying_',
 ];
 
 /** Names of the values of one piece of text, each given once. Parameters, and what the text uses, keep theirs. */
@@ -82,7 +88,7 @@ export class ValueNames {
   /** A name after that of the graph, or without one. */
   take(name: string | undefined, suffix = ''): string {
     const plain = name === undefined ? 'v' : plainName(`${name}${suffix}`);
-    const base = name !== undefined && this.kept.has(plain) ? `${plain}_value` : plain;
+    const base = name !== undefined && this.kept.has(plain) ? `${plain.replace(/_$/, '')}_value` : plain;
     let own = base;
     for (let i = 2; this.taken.has(own) || this.kept.has(own); i++) own = `${base}_${i}`;
     this.taken.add(own);

@@ -26,6 +26,8 @@ it('gives each value a name of its own, apart from parameters', () => {
   expect(names.take('layers_7_silu')).toBe('silu');
   expect(names.take('silu_2')).toBe('silu_2');
   expect(names.take('exp')).toBe('exp_');
+  // What loops of the text count by.
+  expect(names.take('unit')).toBe('unit_value');
   expect([names.take(undefined), names.take(undefined)]).toEqual(['v', 'v_2']);
   expect(names.take('q', '_first')).toBe('q_first');
 });
