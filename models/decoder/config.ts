@@ -42,9 +42,10 @@ export interface DecoderConfig extends ModelConfig {
   readonly rotary?: Omit<RotaryOrder, 'headDim'>;
   /**
    * Norm of q and k before rotary embedding: of each head, with one weight for all heads or one of its own, or of the
-   * whole row. `own head`: without biases, whatever other norms have. Default: none.
+   * whole row. `own head`: without biases, whatever other norms have. `turned head`: RMSNorm of heads, behind rotary
+   * embedding. Default: none.
    */
-  readonly qkNorm?: 'head' | 'own head' | 'row';
+  readonly qkNorm?: 'head' | 'own head' | 'row' | 'turned head';
   /** Layers whose queries and keys are not rotated, in ascending order. Default: none. */
   readonly unrotated?: readonly number[];
   /**

@@ -10,6 +10,7 @@ import { buildDraft } from './draft.js';
 import { buildDecoder, buildStep } from './graph.js';
 import { type ExpertsConfig, hasExperts } from './experts.js';
 import { buildMtp, mtpTensors } from './mtp.js';
+import { ACTIVATION_NAMES } from './ops.js';
 import { ConfigReader, type Projection } from './reader.js';
 import { rotaryTables } from './rope.js';
 import { decoderTensors, isIgnoredTensor, LLAMA_NAMES, type TensorNames } from './tensors.js';
@@ -191,7 +192,7 @@ function summarize({ hiddenSize, intermediateSize, layers, heads, headDim, kvHea
     ...(rest.biased.length === 0 ? [] : [`biases on ${rest.biased.join(', ')}`]),
     ...(rest.norm?.kind === 'layer' ? ['LayerNorm'] : []),
     ...(rest.norm?.offset === 1 ? ['norm weights around 1'] : []),
-    ...(rest.activation === undefined ? [] : [rest.activation === 'gelu' ? 'GELU' : 'GELU by tanh']),
+    ...(rest.activation === undefined ? [] : [ACTIVATION_NAMES[rest.activation]]),
     ...(rest.experts === undefined ? [] : [printExperts(rest.experts)]),
     ...(rest.isGated === false ? ['feed-forward without a gate'] : []),
     ...(rest.parallel === undefined ? [] : ['attention and feed-forward side by side']),

@@ -224,8 +224,15 @@ export function layerBlocks(
           'own head',
         );
       });
-    const turned = (name: 'q' | 'k', count: number): Value =>
-      isTurned ? rope(inHeads(name, count, byPairs), window === undefined ? turns : windowTurns) : inHeads(name, count);
+    const turned = (name: 'q' | 'k', count: number): Value => {
+      if (!isTurned) return inHeads(name, count);
+      const heads = inHeads(name, count, byPairs);
+      const turn = (x: Value): Value => rope(x, window === undefined ? turns : windowTurns);
+      // Turning keeps the length of a head, so that the norm may take it before.
+      return shape.qkNorm === 'turned head'
+        ? norm(heads, `${layer}.${names.qkNorms[name]}`, { rows: byPairs, between: turn })
+        : turn(heads);
+    };
     const headsFirst = (v: Value, hint: string): Value => b.add('transpose', { x: v }, { order: [1, 0, 2] }, hint);
     const shared = (v: Value): Value =>
       heads === kvHeads ? v : b.add('repeat', { x: v }, { times: heads / kvHeads }, 'shared');

@@ -24,6 +24,8 @@ export interface NormOptions {
   readonly rows?: RowOrder;
   /** Scaled in place of x, whose mean and squares count: x, rounded. */
   readonly rounded?: Value;
+  /** Moves the elements of a row that has been scaled, before weights multiply it. It keeps the length of a row. */
+  readonly between?: (unit: Value) => Value;
   /** True if each head of x [T, heads, width] has weights of its own, which follow one another, and no bias. */
   readonly isOwn?: boolean;
 }
@@ -48,7 +50,7 @@ export function normOf(
     const square = b.add('mean', { x: b.add('mul', { a: x, b: x }, {}, 'square') }, {}, mean);
     return b.add('rsqrt', { x: b.add('add', { a: square, b: constant(epsilon, 'eps') }) }, {}, root);
   };
-  return (x, module, { factor = 1, rows, rounded = x, isOwn = false } = {}) =>
+  return (x, module, { factor = 1, rows, rounded = x, isOwn = false, between = (unit: Value): Value => unit } = {}) =>
     b.scope('norm', () => {
       const [tokens, heads, last] = x.type.shape;
       const width = isOwn ? (heads as number) * (last as number) : (x.type.shape.at(-1) as number);
@@ -71,7 +73,7 @@ export function normOf(
         factor === 1 ? scale : b.add('mul', { a: scale, b: constant(factor, 'scaled_rms_factor') }, {}, 'scaled_rms');
       if (kind === 'rms') {
         const scale = times(inverseRoot(x, 'mean_square', 'rms_scale'));
-        return weighted(b.add('mul', { a: rounded, b: scale }, {}, 'unit'), 'normed');
+        return weighted(between(b.add('mul', { a: rounded, b: scale }, {}, 'unit')), 'normed');
       }
       const mean = b.add('mean', { x }, {}, 'mean');
       const centred = b.add('sub', { a: x, b: mean }, {}, 'centred');
@@ -89,8 +91,8 @@ export function normOf(
 
 // Activations of feed-forward blocks, in primitive ops.
 
-/** `geluTanh`: the approximation of GELU by tanh. */
-export type Activation = 'silu' | 'gelu' | 'geluTanh';
+/** `geluTanh`: the approximation of GELU by tanh. `relu2`: the square of ReLU. */
+export type Activation = 'silu' | 'gelu' | 'geluTanh' | 'relu' | 'relu2';
 
 /** transformers' names of activations. */
 export const ACTIVATIONS: Readonly<Record<string, Activation>> = {
@@ -100,11 +102,23 @@ export const ACTIVATIONS: Readonly<Record<string, Activation>> = {
   gelu_new: 'geluTanh',
   gelu_fast: 'geluTanh',
   gelu_pytorch_tanh: 'geluTanh',
+  relu: 'relu',
+  relu2: 'relu2',
+};
+
+/** How a summary calls them. */
+export const ACTIVATION_NAMES: Readonly<Record<Activation, string>> = {
+  silu: 'SiLU',
+  gelu: 'GELU',
+  geluTanh: 'GELU by tanh',
+  relu: 'ReLU',
+  relu2: 'ReLU²',
 };
 
 /**
  * SiLU: x·σ(x) (arXiv:1702.03118). GELU: x·Φ(x) = x·(1 + erf(x/√2))/2 (arXiv:1606.08415). Its approximation
  * x·(1 + tanh u)/2 with u = √(2/π)·(x + 0.044715·x³) is x·σ(2u), because (1 + tanh u)/2 = σ(2u).
+ * ReLU: max(x, 0), and its square (arXiv:2109.08668).
  */
 export function activate(b: GraphBuilder, kind: Activation, x: Value): Value {
   const constant = (value: number, hint: string): Value => b.add('const', {}, { value }, hint);
@@ -132,7 +146,16 @@ export function activate(b: GraphBuilder, kind: Activation, x: Value): Value {
       const factor = constant(-2 * Math.sqrt(2 / Math.PI), 'slope');
       return gated(b.add('mul', { a: b.add('mul', { a: x, b: cubic }), b: factor }, {}, 'exponent'), 'gelu');
     }
+    case 'relu':
+      return rectified(b, x);
+    case 'relu2': {
+      const positive = rectified(b, x);
+      return b.add('mul', { a: positive, b: positive }, {}, 'rectified_square');
+    }
     default:
       return kind satisfies never;
   }
 }
+
+const rectified = (b: GraphBuilder, x: Value): Value =>
+  b.add('max', { a: x, b: b.add('const', {}, { value: 0 }, 'zero') }, {}, 'rectified');

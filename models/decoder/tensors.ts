@@ -99,7 +99,7 @@ export function decoderTensors(
       ? []
       : config.qkNorm === 'own head'
         ? ownNorms(`${layer}.${names.qkNorms[name]}`, row / config.headDim)
-        : norm(`${layer}.${names.qkNorms[name]}`, config.qkNorm === 'head' ? config.headDim : row);
+        : norm(`${layer}.${names.qkNorms[name]}`, config.qkNorm === 'row' ? row : config.headDim);
   const branchNorm = (layer: string, name?: string): ExpectedTensor[] =>
     name === undefined ? [] : norm(`${layer}.${name}`);
   const rows = { q: queries, k: keys, v: keys, gate: inter, up: inter } as const;

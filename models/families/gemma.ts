@@ -37,7 +37,8 @@ const NAMES_WITH_FOUR_NORMS: TensorNames = {
  */
 function shared(read: ConfigReader) {
   const { hidden_size: hidden, hidden_act: activation } = read.json;
-  if (read.activation('geluTanh') === 'silu') read.fail(`hidden_act is ${quote(activation)}: Gemma computes GELU`);
+  if (!read.activation('geluTanh').startsWith('gelu'))
+    read.fail(`hidden_act is ${quote(activation)}: Gemma computes GELU`);
   return {
     biased: read.attentionBiases(),
     norm: { kind: 'rms', offset: 1, hasBias: false },

@@ -5,6 +5,7 @@ import type { HeadRecord } from '../heads/head.js';
 import { findHead } from '../heads/records.js';
 import type { Architecture, Json } from '../model/model.js';
 import { FAMILIES_HINT, otherKind } from '../model/refusals.js';
+import { DENSE_FAMILIES } from './dense.js';
 import { GEMMA_FAMILIES } from './gemma.js';
 import { LAYER_NORM_FAMILIES } from './layerNorm.js';
 import { LLAMA_FAMILIES } from './llama.js';
@@ -12,6 +13,7 @@ import { QWEN_FAMILIES } from './qwen.js';
 
 export const ARCHITECTURES: readonly Architecture[] = [
   ...LLAMA_FAMILIES,
+  ...DENSE_FAMILIES,
   ...QWEN_FAMILIES,
   ...LAYER_NORM_FAMILIES,
   ...GEMMA_FAMILIES,

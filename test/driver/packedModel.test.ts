@@ -11,7 +11,8 @@ import { cpuDevice, detectMachine } from '../../driver/targets/cpuDevice.js';
 import { cuda } from '../../driver/targets/cuda.js';
 import { cudaDevice, TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
-import { FAMILY_CHECKPOINTS } from '../support/families.js';
+import { FAMILY_CHECKPOINTS, TYPICAL_PLACES } from '../support/families.js';
+import { casesHere } from '../support/thorough.js';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const FAMILIES = join(ROOT, '..', 'shared', 'checkpoints', 'families');
@@ -72,7 +73,7 @@ describe('a packed model', () => {
 });
 
 describe.skipIf(!existsSync(FAMILIES))('packed models of families', () => {
-  it.each(FAMILY_CHECKPOINTS)('are read as they were written: %s', (family) => {
+  it.each(casesHere(FAMILY_CHECKPOINTS, ...TYPICAL_PLACES))('are read as they were written: %s', (family) => {
     const checkpoint = openModel(join(FAMILIES, family), { kind: 'checkpoint' });
     expectSame(onCpu(checkpoint, 'auto', { batchTokens: 64 }));
     expectSame(onCuda(checkpoint, 'auto', { batchTokens: 64 }));

@@ -29,7 +29,8 @@ import { cudaDevice, TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
 import type { CompiledModel, Target } from '../../driver/targets/target.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import type { TensorLocation } from '../../models/model/tensors.js';
-import { FAMILY_CHECKPOINTS } from '../support/families.js';
+import { FAMILY_CHECKPOINTS, TYPICAL_PLACES } from '../support/families.js';
+import { casesHere } from '../support/thorough.js';
 
 const REPOSITORY = join(import.meta.dirname, '..', '..');
 const FAMILIES = join(REPOSITORY, '..', 'shared', 'checkpoints', 'families');
@@ -283,7 +284,7 @@ describe('the identity of the program', () => {
 });
 
 describe.skipIf(!existsSync(FAMILIES))('plans of families', () => {
-  it.each(FAMILY_CHECKPOINTS)('are read as they were made: %s', (family) => {
+  it.each(casesHere(FAMILY_CHECKPOINTS, ...TYPICAL_PLACES))('are read as they were made: %s', (family) => {
     const { checkpoint, graphs } = counted(openModel(join(FAMILIES, family), { kind: 'checkpoint' }));
     const stored = storedFormats(checkpoint, 'auto');
     const expectSame = <S, D>(target: Target<S, D>, device: D): void => {

@@ -38,6 +38,13 @@ const YARDSTICKS: Readonly<Record<FamilyCheckpoint, readonly [error: number, agr
   'qwen2-moe': [0.31, 0.992],
   'llama-yarn': [0.28, 0.992],
   'llama-bias': [0.25, 0.996],
+  'seed-oss': [0.097, 0.992],
+  arcee: [0.083, 0.996],
+  'ernie4.5': [0.58, 0.996],
+  'hunyuan-dense': [0.064, 1],
+  glm: [0.076, 0.992],
+  glm4: [0.087, 0.996],
+  exaone4: [0.079, 0.988],
 };
 
 /**

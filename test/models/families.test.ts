@@ -58,6 +58,13 @@ const NAMES: Readonly<Record<string, string>> = {
   'Gemma 3': 'gemma3_text',
   'Command R': 'cohere2',
   Mixtral: 'mixtral',
+  'Seed-OSS': 'seed_oss',
+  Arcee: 'arcee',
+  'ERNIE 4.5': 'ernie4_5',
+  Hunyuan: 'hunyuan_v1_dense',
+  GLM: 'glm',
+  'GLM-4': 'glm4',
+  'EXAONE 4': 'exaone4',
   'Qwen 2 MoE': 'qwen2_moe',
   'Qwen 3 MoE': 'qwen3_moe',
 };

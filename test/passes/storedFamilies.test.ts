@@ -7,7 +7,8 @@ import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { describeModel } from '../../models/config.js';
 import type { Numerics } from '../../passes/numerics.js';
 import { lower, optimize } from '../../passes/runPasses.js';
-import { FAMILY_TYPES, randomFamily } from '../support/families.js';
+import { FAMILY_TYPES, randomFamily, TYPICAL_TYPES } from '../support/families.js';
+import { casesHere } from '../support/thorough.js';
 import { distance, environment, inputsOf, TREES } from './modelEnvironment.js';
 
 const MASKS = ['tree', 'path'] as const;
@@ -35,7 +36,7 @@ const waysOf = (graph: Graph, isa: (typeof ISAS)[number]): readonly Numerics[] =
   return [...(isa === 'amx' ? [] : [all('q8_0')]), all('i8'), numericsOf(isa, { stored: new Map(), rounds: true })];
 };
 
-describe.each(FAMILY_TYPES)('%s', (type) => {
+describe.each(casesHere(FAMILY_TYPES, ...TYPICAL_TYPES))('%s', (type) => {
   it('becomes kernels, whatever is gathered before a product', () => {
     for (const mask of MASKS)
       for (const isa of ISAS) {

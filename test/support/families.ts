@@ -22,9 +22,36 @@ export const DENSE_CHECKPOINTS = [
   'cohere2',
   'llama-bias',
   'llama-yarn',
+  'seed-oss',
+  'arcee',
+  'ernie4.5',
+  'hunyuan-dense',
+  'glm',
+  'glm4',
+  'exaone4',
 ] as const;
 
 export const FAMILY_CHECKPOINTS = [...EXPERT_CHECKPOINTS, ...DENSE_CHECKPOINTS] as const;
+
+/** Each has what the others lack. CI tries these where test:slow tries all. */
+const TYPICAL_CHECKPOINTS: readonly FamilyCheckpoint[] = [
+  'mixtral',
+  'qwen2-moe',
+  'qwen2-window',
+  'qwen3',
+  'olmo3',
+  'phi3',
+  'stablelm',
+  'gpt-neox',
+  'gemma3',
+  'cohere2',
+  'llama-yarn',
+  'hunyuan-dense',
+  'glm4',
+];
+
+/** Where those lie in the list of all. */
+export const TYPICAL_PLACES = TYPICAL_CHECKPOINTS.map((name) => FAMILY_CHECKPOINTS.indexOf(name));
 
 export type FamilyCheckpoint = (typeof FAMILY_CHECKPOINTS)[number];
 
@@ -193,9 +220,42 @@ const FAMILIES: Readonly<Record<string, Own>> = {
     head_dim: null,
   }),
   qwen3_moe: (dice, sizes) => ({ ...qwenExperts(dice, sizes), ...qwenWindow(dice, sizes) }),
+  seed_oss: (dice) => ({
+    attention_bias: dice.chance(0.7),
+    attention_out_bias: dice.chance(0.5),
+    mlp_bias: dice.chance(0.3),
+  }),
+  arcee: (dice) => ({ attention_bias: dice.chance(0.3), mlp_bias: dice.chance(0.5) }),
+  ernie4_5: (dice) => ({ use_bias: dice.chance(0.5), tie_word_embeddings: dice.chance(0.5) }),
+  hunyuan_v1_dense: (dice) => ({ attention_bias: dice.chance(0.3), tie_word_embeddings: dice.chance(0.5) }),
+  glm: (dice, { headDim }) => ({ attention_bias: dice.chance(0.5), partial_rotary_factor: part(dice, headDim) }),
+  glm4: (dice, { headDim }) => ({ attention_bias: dice.chance(0.5), partial_rotary_factor: part(dice, headDim) }),
+  exaone4: (dice, { layers }) => ({
+    sliding_window: dice.chance(0.7) ? dice.whole(1, 9) : null,
+    layer_types: kinds(dice, layers),
+  }),
 };
 
 export const FAMILY_TYPES: readonly string[] = Object.keys(FAMILIES);
+
+/** As TYPICAL_PLACES: of FAMILY_TYPES. */
+export const TYPICAL_TYPES: readonly number[] = [
+  'llama',
+  'qwen2',
+  'qwen3',
+  'olmo3',
+  'phi3',
+  'granite',
+  'smollm3',
+  'stablelm',
+  'gpt_neox',
+  'gemma3_text',
+  'cohere2',
+  'mixtral',
+  'qwen2_moe',
+  'hunyuan_v1_dense',
+  'glm4',
+].map((type) => FAMILY_TYPES.indexOf(type));
 
 /** A small model of the family `type`: head widths, ratios, vocabularies and depths that a large one may have. */
 export function randomFamily(type: string, seed: number): Json {
