@@ -39,12 +39,13 @@ const SCHEDULES = [
 const HIDDEN = 512;
 const SLOTS = 5;
 const ROWS = [1, 130, 700];
-/** Slots of rows: all one adapter's; in runs; in turns; of base rows and adapters. */
+/** Slots of rows: all one adapter's; in runs; in turns; of base rows and adapters; whole tiles of either. */
 const PATTERNS: readonly ((row: number) => number)[] = [
   () => 3,
   (row) => Math.floor(row / 50) % SLOTS,
   (row) => row % SLOTS,
   (row) => (Math.floor(row / 7) % (SLOTS + 1)) - 1,
+  (row) => (row < 300 ? 3 : row < 500 ? -1 : 1),
 ];
 
 type Values = ReadonlyMap<string, Float64Array>;
@@ -65,9 +66,16 @@ describe('contractions of many rows with adapters', { skip: device.skip }, () =>
       const legal = SCHEDULES.filter((each) => isLegalCuda(own.kernel, own.module, each, launcher.facts) === true);
       assert(legal.length > 2, 'too few schedules are legal');
       const outputs = own.kernel.segments.flatMap((segment) => segment.outputs.map(({ buffer }) => buffer));
+      // All at once: compilers take seconds for each.
+      await launcher.load(
+        ROWS.flatMap((rows) => {
+          const slotOf = Array.from({ length: rows }, () => 0);
+          const adapted = legal.flatMap((each) => arrangeAdapted(own, slotOf, each).emitted);
+          return [...adapted, ...arrangeAdapted(plain, slotOf, legal[0]!).emitted];
+        }),
+      );
       const run = async (one: WgmmaCase, slotOf: readonly number[], each: CudaGemmSchedule): Promise<Values> => {
         const { emitted, memory, values } = arrangeAdapted(one, slotOf, each);
-        await launcher.load(emitted);
         const rows = slotOf.length;
         for (const text of emitted) await launcher.launch(text, memory, { T: rows, R: 1 }, roundUp(rows, ROW_PAD));
         return values();
