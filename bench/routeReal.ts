@@ -6,8 +6,6 @@
 import { availableParallelism } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Command } from 'commander';
-import type { CallTimes } from '../route/simulate/callTimes.js';
-import { stepMs } from '../route/simulate/callTimes.js';
 import { PolicyDispatcher } from '../route/simulate/dispatchers.js';
 import { type Arrival, type FleetConfig, simulateFleet } from '../route/simulate/fleet.js';
 import { capacityOf, percentile } from '../route/simulate/measure.js';
@@ -15,6 +13,7 @@ import { Random } from '../route/simulate/random.js';
 import { textTable } from '../system/text.js';
 import { benchCommand, decimal, runProgram, whole } from './command.js';
 import { nowMs } from './load/client.js';
+import { between, calibrate, type Measured } from './routeCalibrate.js';
 import { type Lengths, type Moments, RealFleet } from './routeFleet.js';
 
 export interface RouteRealOptions {
@@ -29,66 +28,13 @@ export interface RouteRealOptions {
   readonly json?: boolean;
 }
 
-/** Texts side by side whose steps are measured, and tokens of prompts. */
-const DECODING = [1, 2, 4, 8, 16, 32];
-const PROMPTS = [64, 128, 256, 384];
-const MEASURED_TOKENS = 24;
-const PROBES = 5;
 const MAX_RUNNING = 32;
 /** What a server computes in a step beside texts where nothing was tuned. */
 const BESIDE_TOKENS = 2048;
 const REPORT_MS = 1000;
 const EPSILON = 0.5;
 
-const mean = (values: readonly number[]): number => values.reduce((sum, each) => sum + each, 0) / values.length;
 const median = (values: readonly number[]): number => percentile(values, 0.5);
-
-/** What steps take while all servers are busy with as many tokens, and what a request takes beside its steps. */
-async function calibrate(fleet: RealFleet, vocabulary: number): Promise<Measured> {
-  const everywhere = <T>(work: (client: RealFleet['router']) => Promise<T>): Promise<T[]> =>
-    Promise.all(fleet.servers.map(work));
-  const points: { tokens: number; ms: number }[] = [];
-  // The first calls compile and allocate.
-  await everywhere((client) => fleet.ask(client, { prompt: PROMPTS.at(-1)!, generated: MEASURED_TOKENS }, vocabulary));
-  for (const texts of DECODING) {
-    const ask = (client: RealFleet['router']): Promise<Moments[]> =>
-      Promise.all(
-        Array.from({ length: texts }, () => fleet.ask(client, { prompt: 4, generated: MEASURED_TOKENS }, vocabulary)),
-      );
-    await everywhere(ask);
-    const found = (await everywhere(ask)).flat();
-    points.push({
-      tokens: texts,
-      ms: median(found.map(({ firstMs, endMs, tokens }) => (endMs - firstMs) / (tokens - 1))),
-    });
-  }
-  const alone = async (client: RealFleet['router'], prompt: number): Promise<number> => {
-    const found: number[] = [];
-    for (let i = 0; i < PROBES; i++)
-      found.push((await fleet.ask(client, { prompt, generated: 1 }, vocabulary)).firstMs);
-    return median(found);
-  };
-  const least = stepMs({ points }, 1);
-  const direct = Math.max(0, mean(await everywhere((client) => alone(client, 1))) - least);
-  const routed = Math.max(direct, (await alone(fleet.router, 1)) - least);
-  for (const prompt of PROMPTS)
-    points.push({
-      tokens: prompt,
-      ms: Math.max(least, mean(await everywhere((client) => alone(client, prompt))) - direct),
-    });
-  return { callTimes: { points }, overheadMs: routed };
-}
-
-/** Of two measurements, one before and one after; a step of more tokens takes no less. */
-function meanTimes(before: CallTimes, after: CallTimes): CallTimes {
-  let least = 0;
-  return {
-    points: before.points.map(({ tokens, ms }, i) => {
-      least = Math.max(least, (ms + (after.points[i]?.ms ?? ms)) / 2);
-      return { tokens, ms: least };
-    }),
-  };
-}
 
 const lengthsOf = (random: Random): Lengths => ({
   prompt: 16 + random.below(112),
@@ -112,79 +58,116 @@ function arrivalsOf({ seconds, utilisation }: RouteRealOptions, config: FleetCon
 interface Figures {
   readonly requests: number;
   readonly tokensPerSecond: number;
+  readonly ttftMean: number;
   readonly ttftP50: number;
+  readonly ttftP90: number;
   readonly ttftP99: number;
-  readonly tpotP99: number;
+  readonly tpotMean: number;
 }
 
-/** Of requests, each with the time of its arrival. */
-function figuresOf(found: readonly (Moments & { readonly arrivalMs: number })[]): Figures {
-  const span = Math.max(...found.map(({ arrivalMs, endMs }) => arrivalMs + endMs)) / 1000;
+/** A request as it was asked, and what came of it. */
+interface Asked extends Moments {
+  readonly arrival: Arrival;
+}
+
+const mean = (values: readonly number[]): number => values.reduce((sum, each) => sum + each, 0) / values.length;
+
+function figuresOf(found: readonly Asked[]): Figures {
+  const span = Math.max(...found.map(({ arrival, endMs }) => arrival.arrivalMs + endMs)) / 1000;
   const first = found.map(({ firstMs }) => firstMs);
   return {
     requests: found.length,
     tokensPerSecond: found.reduce((sum, { tokens }) => sum + tokens, 0) / span,
+    ttftMean: mean(first),
     ttftP50: percentile(first, 0.5),
+    ttftP90: percentile(first, 0.9),
     ttftP99: percentile(first, 0.99),
-    tpotP99: percentile(
-      found.map(({ firstMs, endMs, tokens }) => (endMs - firstMs) / (tokens - 1)),
-      0.99,
-    ),
+    tpotMean: mean(found.map(({ firstMs, endMs, tokens }) => (endMs - firstMs) / (tokens - 1))),
   };
 }
 
-async function runReal(fleet: RealFleet, arrivals: readonly Arrival[], vocabulary: number): Promise<Figures> {
+/** Each request with the moment at which it was really sent. */
+async function runReal(fleet: RealFleet, arrivals: readonly Arrival[], vocabulary: number): Promise<readonly Asked[]> {
   const started = nowMs();
-  const running: Promise<Moments & { readonly arrivalMs: number }>[] = [];
-  for (const arrival of arrivals) {
-    const left = started + arrival.arrivalMs - nowMs();
+  const running: Promise<Asked>[] = [];
+  for (const planned of arrivals) {
+    const left = started + planned.arrivalMs - nowMs();
     if (left > 0.5) await sleep(left);
-    const arrivalMs = nowMs() - started;
-    running.push(fleet.ask(fleet.router, arrival, vocabulary).then((moments) => ({ ...moments, arrivalMs })));
+    const arrival = { ...planned, arrivalMs: nowMs() - started };
+    running.push(fleet.ask(fleet.router, arrival, vocabulary).then((moments) => ({ ...moments, arrival })));
   }
-  return figuresOf(await Promise.all(running));
+  return Promise.all(running);
 }
 
-function runSimulated(arrivals: readonly Arrival[], config: FleetConfig): Figures {
+function runSimulated(arrivals: readonly Arrival[], config: FleetConfig): readonly Asked[] {
   const { requests } = simulateFleet(
     config,
     arrivals,
     (replicas) => new PolicyDispatcher(replicas, config.replica, { epsilon: EPSILON }),
   );
-  return figuresOf(
-    requests.map(({ arrivalMs, firstMs, endMs, generated }) => ({
-      ...{ arrivalMs, firstMs: firstMs - arrivalMs, endMs: endMs - arrivalMs, tokens: generated },
-    })),
-  );
+  return requests.map(({ arrivalMs, firstMs, endMs, generated }, i) => ({
+    ...{ arrival: arrivals[i]!, firstMs: firstMs - arrivalMs, endMs: endMs - arrivalMs, tokens: generated },
+  }));
 }
 
 const ROWS: readonly (readonly [name: string, key: keyof Figures, digits: number])[] = [
   ['requests', 'requests', 0],
-  ['tokens a second', 'tokensPerSecond', 0],
+  ['tokens a second', 'tokensPerSecond', 1],
+  ['TTFT mean, ms', 'ttftMean', 1],
   ['TTFT p50, ms', 'ttftP50', 1],
+  ['TTFT p90, ms', 'ttftP90', 1],
   ['TTFT p99, ms', 'ttftP99', 1],
-  ['TPOT p99, ms', 'tpotP99', 2],
+  ['TPOT mean, ms', 'tpotMean', 2],
 ];
 
-interface Measured {
-  readonly callTimes: CallTimes;
-  readonly overheadMs: number;
-}
-
-const configOf = ({ replicas }: RouteRealOptions, { callTimes, overheadMs }: Measured): FleetConfig => ({
+const configOf = ({ replicas }: RouteRealOptions, { times, overheadMs }: Measured): FleetConfig => ({
   replicas,
   reportMs: REPORT_MS,
   replica: {
-    ...{ callTimes, overheadMs, stepTokens: BESIDE_TOKENS, besideTokens: BESIDE_TOKENS },
+    ...{ callTimes: times[0]!, sharedTimes: times.slice(1) },
+    ...{ overheadMs, stepTokens: BESIDE_TOKENS, besideTokens: BESIDE_TOKENS },
     ...{ maxRunning: MAX_RUNNING, slots: 8, loadMs: 100, adapterStepMs: 0 },
   },
 });
 
+/** The same requests twice, so that what the machine does to equal runs is seen, and once simulated. */
+interface Round {
+  readonly real: Figures;
+  readonly again: Figures;
+  readonly simulated: Figures;
+}
+
+async function round(
+  fleet: RealFleet,
+  options: RouteRealOptions,
+  seed: number,
+  say: (line: string) => void,
+): Promise<Round> {
+  const { vocabulary } = options;
+  const before = await calibrate(fleet, vocabulary);
+  // What all give together while all compute is what the utilisation is a part of.
+  const all = { ...before, times: [before.times.at(-1)!] };
+  const arrivals = arrivalsOf(options, configOf(options, all), seed);
+  const real = await runReal(fleet, arrivals, vocabulary);
+  const measured = between(before, await calibrate(fleet, vocabulary));
+  const again = await runReal(fleet, arrivals, vocabulary);
+  measured.times.forEach(({ points }, i) => {
+    const steps = points.map(({ tokens, ms }) => `${tokens}: ${ms.toFixed(2)}`).join(', ');
+    say(`${i + 1} busy: steps, ms by tokens: ${steps}`);
+  });
+  say(`beside steps: ${measured.overheadMs.toFixed(2)} ms`);
+  const simulated = runSimulated(
+    real.map(({ arrival }) => arrival),
+    configOf(options, measured),
+  );
+  return { real: figuresOf(real), again: figuresOf(again), simulated: figuresOf(simulated) };
+}
+
 async function main(options: RouteRealOptions): Promise<void> {
-  const { replicas, model, threads, vocabulary, repeats, seed, json } = options;
+  const { replicas, model, threads, repeats, seed, json } = options;
   const say = (line: string): void => void process.stderr.write(`${line}\n`);
   if (availableParallelism() < replicas * (threads + 1))
-    say(`note: ${availableParallelism()} processors for ${replicas} servers: what one takes, others lack`);
+    say(`note: ${availableParallelism()} processors for ${replicas} servers, a router and their client`);
   const fleet = await RealFleet.open(
     model,
     replicas,
@@ -194,44 +177,35 @@ async function main(options: RouteRealOptions): Promise<void> {
       probe: { periodSeconds: REPORT_MS / 1000, timeoutSeconds: 5 },
     },
   );
-  const pairs: { real: Figures; simulated: Figures }[] = [];
+  const rounds: Round[] = [];
   try {
     for (let i = 0; i < repeats; i++) {
-      // Before and after, each time anew: what others do on the machine changes.
-      const before = await calibrate(fleet, vocabulary);
-      const arrivals = arrivalsOf(options, configOf(options, before), seed + i);
-      const real = await runReal(fleet, arrivals, vocabulary);
-      const after = await calibrate(fleet, vocabulary);
-      const overheadMs = (before.overheadMs + after.overheadMs) / 2;
-      const callTimes = meanTimes(before.callTimes, after.callTimes);
-      const steps = callTimes.points.map(({ tokens, ms }) => `${tokens}: ${ms.toFixed(2)}`).join(', ');
-      say(`steps, ms by tokens: ${steps}; beside them ${overheadMs.toFixed(2)}`);
-      const simulated = runSimulated(arrivals, configOf(options, { callTimes, overheadMs }));
-      pairs.push({ real, simulated });
-      if (json !== true) process.stdout.write(`${tableOf(real, simulated)}\n\n`);
+      rounds.push(await round(fleet, options, seed + i, say));
+      if (json !== true) process.stdout.write(`${tableOf(rounds.slice(-1))}\n\n`);
     }
   } finally {
     await fleet.close();
   }
-  const ratio = (key: keyof Figures): number => median(pairs.map(({ real, simulated }) => simulated[key] / real[key]));
-  if (json === true) process.stdout.write(`${JSON.stringify({ pairs }, null, 2)}\n`);
-  else
-    process.stdout.write(
-      `median of ${repeats}: simulated over real: ` +
-        `tokens a second ${ratio('tokensPerSecond').toFixed(3)}, TTFT p99 ${ratio('ttftP99').toFixed(3)}\n`,
-    );
+  if (json === true) process.stdout.write(`${JSON.stringify({ rounds }, null, 2)}\n`);
+  else if (repeats > 1) process.stdout.write(`medians of ${repeats}\n${tableOf(rounds)}\n`);
 }
 
-const tableOf = (real: Figures, simulated: Figures): string =>
+/** Medians over the rounds, of figures and of ratios. */
+const tableOf = (rounds: readonly Round[]): string =>
   textTable(
     [
-      ['', 'real', 'simulated', 'ratio'],
-      ...ROWS.map(([name, key, digits]) => [
-        ...[name, real[key].toFixed(digits), simulated[key].toFixed(digits)],
-        (simulated[key] / real[key]).toFixed(3),
-      ]),
+      ['', 'real', 'again', 'simulated', 'again / real', 'simulated / real'],
+      ...ROWS.map(([name, key, digits]) => {
+        const of = (measure: (each: Round) => number, places: number): string =>
+          median(rounds.map(measure)).toFixed(places);
+        return [
+          ...[name, of(({ real }) => real[key], digits), of(({ again }) => again[key], digits)],
+          ...[of(({ simulated }) => simulated[key], digits), of(({ real, again }) => again[key] / real[key], 3)],
+          of(({ real, again, simulated }) => simulated[key] / ((real[key] + again[key]) / 2), 3),
+        ];
+      }),
     ],
-    new Set([1, 2, 3]),
+    new Set([1, 2, 3, 4, 5]),
   ).join('\n');
 
 const command = (): Command =>

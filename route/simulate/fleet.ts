@@ -56,7 +56,9 @@ export function simulateFleet(
   const events = new Events<number>();
   const requests = arrivals.map((each, id): SimRequest => ({ ...each, id, firstMs: -1, endMs: -1, wasHit: false }));
   let left = requests.length;
-  const replicas = Array.from({ length: config.replicas }, (_, i) => {
+  let active = 0;
+  const isShared = config.replica.sharedTimes !== undefined;
+  const replicas: readonly SimReplica[] = Array.from({ length: config.replicas }, (_, i) => {
     return new SimReplica(config.replica, {
       onFirst: (request, now) => dispatcher.onFirst?.(request, now),
       onEnd: (request, now) => {
@@ -64,6 +66,10 @@ export function simulateFleet(
         dispatcher.onEnd?.(request, now);
       },
       wake: (at) => events.add(at, i),
+      onActive: (isActive, now) => {
+        active += isActive ? 1 : -1;
+        if (isShared) for (const each of replicas) each.share(Math.max(1, active), now);
+      },
     });
   });
   const dispatcher = make(replicas);

@@ -8,6 +8,11 @@ import { Events } from './events.js';
 
 export interface ReplicaConfig {
   readonly callTimes: CallTimes;
+  /**
+   * Of replicas that share the processors of one machine: call times while two of them compute, while three do, and so
+   * on; the last also for more. Default: each has a machine of its own.
+   */
+  readonly sharedTimes?: readonly CallTimes[];
   /** Most tokens of a step, and of one that texts go on in beside prompts. */
   readonly stepTokens: number;
   readonly besideTokens: number;
@@ -48,8 +53,10 @@ interface Slot {
 }
 
 interface Run {
-  readonly startMs: number;
-  readonly stepMs: number;
+  /** Of the (single) step, where the pace changed in it: that of a step of the new pace that would end when it does. */
+  startMs: number;
+  stepMs: number;
+  readonly tokens: number;
   /** Steps until something changes. */
   steps: number;
   /** Requests and tokens of prompts that the (single) step computes. */
@@ -71,6 +78,8 @@ export interface ReplicaHooks {
   readonly onEnd: (request: SimRequest, now: number) => void;
   /** Something happens at this time: call `advance` then. */
   readonly wake: (at: number) => void;
+  /** It begins to compute, or stops. Where processors are shared, call `share` of all that compute. */
+  readonly onActive?: (isActive: boolean, now: number) => void;
 }
 
 export class SimReplica {
@@ -87,6 +96,9 @@ export class SimReplica {
   private run: Run | undefined;
   private loadedMs = 0;
   private promptTokens = 0;
+  private isActive = false;
+  /** Replicas of its machine that compute. */
+  private sharers = 1;
   /** Requests that wait, by adapter. */
   private readonly awaited = new Map<number, number>();
   /** Times at which somebody who waits may be taken: the steps under way then end at their next boundary. */
@@ -108,6 +120,31 @@ export class SimReplica {
   /** Tokens of prompts that wait or are being computed. */
   get queueTokens(): number {
     return this.promptTokens;
+  }
+
+  /** So many replicas of its machine compute from now on. */
+  share(sharers: number, now: number): void {
+    if (sharers === this.sharers) return;
+    this.sharers = sharers;
+    const { run } = this;
+    if (run === undefined) return;
+    const before = run.stepMs;
+    const left = Math.max(0, run.startMs + before - now);
+    run.stepMs = this.timeOf(run.tokens);
+    run.startMs = now + (left * run.stepMs) / before - run.stepMs;
+    this.hooks.wake(run.startMs + run.stepMs);
+  }
+
+  private timeOf(tokens: number): number {
+    const { callTimes, sharedTimes = [], adapterStepMs } = this.config;
+    const times = this.sharers === 1 ? callTimes : (sharedTimes[this.sharers - 2] ?? sharedTimes.at(-1) ?? callTimes);
+    return stepMs(times, tokens) + adapterStepMs * this.adapters.size;
+  }
+
+  private setActive(isActive: boolean, now: number): void {
+    if (isActive === this.isActive) return;
+    this.isActive = isActive;
+    this.hooks.onActive?.(isActive, now);
   }
 
   isResident(adapter: number, now: number): boolean {
@@ -252,7 +289,8 @@ export class SimReplica {
     this.admit(now);
     const { config } = this;
     const texts = this.texts.size;
-    if (texts + this.prompts.length === 0) return;
+    if (texts + this.prompts.length === 0) return this.setActive(false, now);
+    this.setActive(true, now);
     const most =
       texts === 0
         ? config.stepTokens
@@ -269,9 +307,10 @@ export class SimReplica {
       prompts.push({ request, tokens });
     }
     const tokens = texts + prompts.reduce((sum, each) => sum + each.tokens, 0);
-    const time = stepMs(config.callTimes, tokens) + config.adapterStepMs * this.adapters.size;
-    const steps = prompts.length > 0 ? 1 : Math.max(1, this.texts.nextAt - this.step);
-    this.run = { startMs: now, stepMs: time, steps, prompts };
+    const time = this.timeOf(tokens);
+    const isSingle = prompts.length > 0 || config.sharedTimes !== undefined;
+    const steps = isSingle ? 1 : Math.max(1, this.texts.nextAt - this.step);
+    this.run = { startMs: now, stepMs: time, tokens, steps, prompts };
     this.hooks.wake(now + steps * time);
   }
 

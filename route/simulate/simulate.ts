@@ -7,10 +7,17 @@ import { PolicyDispatcher } from './dispatchers.js';
 import { type FleetConfig, simulateFleet } from './fleet.js';
 import { type Figures, figuresOf } from './measure.js';
 
+interface TimedStep {
+  readonly tokens: number;
+  readonly ms: number;
+}
+
 export interface MeasuredFleet {
   readonly replicas: number;
   /** Time of a step by the tokens in it, prompts and texts together; ascending. */
-  readonly callTimes: readonly { readonly tokens: number; readonly ms: number }[];
+  readonly callTimes: readonly TimedStep[];
+  /** Where replicas share a machine: the same while two of them compute, while three do, and so on. */
+  readonly sharedTimes?: readonly (readonly TimedStep[])[];
   /** Most tokens of a step, and of one that texts go on in beside prompts (StepLimits of the engine). */
   readonly stepTokens: number;
   readonly besideTokens: number;
@@ -35,10 +42,12 @@ export interface MeasuredFleet {
 export function simulate(fleet: MeasuredFleet): Figures {
   const { callTimes: points, stepTokens, besideTokens, maxRunning, replicas } = fleet;
   const { slots = 1, loadMs = 0, adapterStepMs = 0, overheadMs = 0 } = fleet;
+  const sharedTimes = fleet.sharedTimes?.map((shared) => ({ points: shared }));
   const config: FleetConfig = {
     replicas,
     reportMs: 1000,
     replica: {
+      ...(sharedTimes && { sharedTimes }),
       ...{ callTimes: { points }, stepTokens, besideTokens, maxRunning },
       ...{ slots, loadMs, adapterStepMs, overheadMs },
     },

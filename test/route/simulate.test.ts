@@ -78,6 +78,20 @@ describe('a simulated replica', () => {
     expect(third!.firstMs).toBeGreaterThan(Math.min(run.requests[0]!.endMs, run.requests[1]!.endMs) + replica.loadMs);
   });
 
+  it('is slower while others of its machine compute, from that moment on', () => {
+    const slower = replica.callTimes.points.map(({ tokens, ms }) => ({ tokens, ms: 2 * ms }));
+    const shared = { ...config, replicas: 2, replica: { ...replica, sharedTimes: [{ points: slower }] } };
+    const ends = (arrivals: readonly Arrival[]): number[] =>
+      simulateFleet(shared, arrivals, () => ({ name: 'turns', choose: ({ id }) => id % 2 })).requests.map(
+        ({ endMs }) => endMs,
+      );
+    // Half of the first one's 20 ms is over when the second comes; of the second's, half is left when it ends.
+    expect(ends([at(0, 101, 1), at(10, 101, 1)])).toEqual([30, 40]);
+    expect(ends([at(0, 101, 1), at(20, 101, 1)])).toEqual([20, 40]);
+    // Eleven steps of 10 ms, of which 40 ms of the clock pass beside the other one.
+    expect(ends([at(0, 1, 11), at(20, 101, 1)])).toEqual([130, 60]);
+  });
+
   it('loads one adapter after the other', () => {
     const [a, b] = times([at(0, 1, 1, 0), at(0, 1, 1, 1)]);
     expect([a![0], b![0]]).toEqual([60, 110]);
