@@ -143,6 +143,7 @@ function visitNames(kernel: Kernel, rename: (name: string) => string, scalar: (s
       return {
         ...kernel,
         logits: rename(kernel.logits),
+        ...defined({ bias: kernel.bias && rename(kernel.bias) }),
         experts: rename(kernel.experts),
         weights: kernel.weights.map(rename),
       };

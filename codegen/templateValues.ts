@@ -4,8 +4,9 @@ import { SAMPLE_INPUT_NAMES, type SampleInput } from '../ir/sampleInputs.js';
 import type { KernelOperands } from './operands.js';
 
 export function routeValues(kernel: RouteKernel, operands: KernelOperands) {
-  const { count, chosen, normalized } = kernel;
+  const { count, chosen, normalized, scores, groups, bias, factor } = kernel;
   const [logits, experts] = [operands.get(kernel.logits), operands.get(kernel.experts)];
+  const isCompared = scores !== undefined || groups !== undefined || bias !== undefined;
   return {
     count,
     chosen,
@@ -15,6 +16,13 @@ export function routeValues(kernel: RouteKernel, operands: KernelOperands) {
     experts: experts.index,
     expertsStride: experts.stride,
     weights: kernel.weights.map((name, slot) => ({ slot, buffer: operands.get(name).index })),
+    // What kernels without these say nothing of.
+    rule: {
+      ...(factor === undefined ? {} : { factor: Math.fround(factor) }),
+      ...(isCompared ? { compared: true } : {}),
+      ...(scores === undefined ? {} : { sigmoid: true }),
+      ...(groups === undefined ? {} : { groups: groups.count, keptGroups: groups.kept, bestOfGroup: groups.best }),
+    },
   };
 }
 

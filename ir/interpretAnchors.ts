@@ -1,6 +1,6 @@
 /** What interpreters of several kernels compute: operands, dot products, and what scalar programs read. */
 import { evaluateScalar, type ScalarContext, softCap } from './evaluateScalar.js';
-import { expertOrder, largestOf } from './experts.js';
+import { chosenExperts, chosenWeights, expertOrder } from './experts.js';
 import { adjustLogits, chooseToken, largestTokens } from './filters.js';
 import { drawScore, type NoiseKey } from './gumbel.js';
 import {
@@ -329,19 +329,17 @@ export function sample(memory: KernelMemory, kernel: SampleKernel): void {
 // The kernels of mixtures of experts in the interpreter of kernel IR.
 
 export function route(memory: KernelMemory, kernel: RouteKernel): void {
-  const { count, chosen, normalized } = kernel;
+  const { count, chosen } = kernel;
   const logits = memory.read(kernel.logits);
+  const bias = kernel.bias === undefined ? undefined : memory.read(kernel.bias).data;
   const experts = memory.write(kernel.experts);
   const weights = kernel.weights.map((name) => memory.write(name));
   for (let row = 0; row < logits.rows; row++) {
     const own = logits.data.subarray(row * count, (row + 1) * count);
-    const most = largestOf(own, chosen);
+    const most = chosenExperts(own, kernel, chosen, bias);
     experts.data.set(most, row * chosen);
-    const exp = own.map((z) => Math.exp(z - own[most[0]!]!));
-    const among = normalized ? most.map((expert) => exp[expert]!) : [...exp];
-    const total = among.reduce((sum, each) => sum + each, 0);
-    most.forEach((expert, slot) => {
-      weights[slot]!.data[row] = exp[expert]! / total;
+    chosenWeights(own, kernel, most).forEach((weight, slot) => {
+      weights[slot]!.data[row] = weight;
     });
   }
   for (const name of [kernel.experts, ...kernel.weights]) memory.finish(name);

@@ -6,6 +6,7 @@
  */
 import { defined } from '../system/defined.js';
 import type { AdapterRows, SegmentAdapter } from './adapterRows.js';
+import type { RoutingRule } from './experts.js';
 import type { FunctionInterface, StateDecl } from './function.js';
 import type { GroupSize } from './groups.js';
 import type { RotaryOrder } from './rotaryOrder.js';
@@ -272,17 +273,18 @@ export interface ExpertRows {
 }
 
 /**
- * Chooses experts for each row: the `chosen` largest of its logits, in descending order, of equal ones the first. The
- * weight of a chosen expert is its part of softmax(logits), divided by the sum over those that are chosen if
- * `normalized`. Whatever the logits are, a row's experts are different numbers below `count`.
+ * Chooses experts for each row, by the rule of ir/experts.ts: the `chosen` largest of its logits, or of scores plus
+ * bias, in descending order, of equal ones the first, and their weights. Whatever the logits are, a row's experts are
+ * different numbers below `count`.
  */
-export interface RouteKernel extends KernelBase {
+export interface RouteKernel extends KernelBase, RoutingRule {
   readonly anchor: 'route';
   readonly count: number;
   readonly chosen: number;
-  readonly normalized: boolean;
   /** f32[rows, count] */
   readonly logits: string;
+  /** Numbers [count] that are added to scores before experts are chosen. Default: none. */
+  readonly bias?: string;
   /** i32[rows, chosen] */
   readonly experts: string;
   /** f32[rows] for each chosen expert of a row. */

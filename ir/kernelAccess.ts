@@ -96,6 +96,7 @@ export const kernelReads: (kernel: Kernel) => ReadonlySet<string> = oncePer((ker
       break;
     case 'route':
       reads.add(kernel.logits);
+      if (kernel.bias !== undefined) reads.add(kernel.bias);
       break;
     case 'sortByExpert':
       reads.add(kernel.experts);

@@ -102,9 +102,15 @@ export function printKernel(kernel: Kernel): string {
       ].join('\n');
     }
     case 'route': {
-      const { experts, weights, chosen, count, logits, normalized } = kernel;
-      const shares = normalized ? ', as parts of their sum' : '';
-      return `${head}, ${experts}, ${weights.join(', ')} = the ${chosen} largest of ${count} in ${logits}${shares}`;
+      const { experts, weights, chosen, count, normalized, factor, groups } = kernel;
+      const logits = kernel.scores === undefined ? kernel.logits : `${kernel.scores}(${kernel.logits})`;
+      return [
+        `${head}, ${experts}, ${weights.join(', ')} = the ${chosen} largest of ${count} in ${logits}`,
+        ...(kernel.bias === undefined ? [] : [` plus ${kernel.bias}`]),
+        ...(groups === undefined ? [] : [` in ${groups.kept} of ${groups.count} groups, by the best ${groups.best}`]),
+        ...(normalized ? [', as parts of their sum'] : []),
+        ...(factor === undefined ? [] : [`, times ${factor}`]),
+      ].join('');
     }
     case 'sortByExpert': {
       const { order, places, starts, experts } = kernel;

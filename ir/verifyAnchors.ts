@@ -1,5 +1,5 @@
 /** What the verifier of a module knows while it checks a kernel, and how it complains. */
-import { MAX_CHOSEN, MAX_EXPERTS } from './experts.js';
+import { groupsProblem, MAX_CHOSEN, MAX_EXPERTS } from './experts.js';
 import { type ExtentDecl, isWithin, productName } from './extents.js';
 import { CACHE_FORMATS } from './function.js';
 import { groupOf } from './groups.js';
@@ -259,6 +259,12 @@ export function verifyRoute(kernel: RouteKernel, check: KernelCheck): void {
   const { rows, count, chosen } = kernel;
   counts(kernel, check);
   check.is(check.read(kernel.logits), ['f32'], rows, count, 'logits of a router');
+  if (kernel.bias !== undefined)
+    check.is(check.read(kernel.bias), ['f32', 'bf16', 'f16'], count, 1, 'numbers that are added to scores');
+  const problem = kernel.groups === undefined ? undefined : groupsProblem(kernel.groups, count, chosen);
+  if (problem !== undefined) check.fail(`${problem}.`);
+  const { factor = 1 } = kernel;
+  if (!(factor > 0 && factor < Infinity)) check.fail(`weights times ${factor}: it must be a number above 0.`);
   check.is(check.write(kernel.experts), ['i32'], rows, chosen, 'chosen experts');
   if (kernel.weights.length !== chosen) check.fail(`${kernel.weights.length} weights for ${chosen} experts of a row.`);
   for (const name of kernel.weights) check.is(check.write(name), ['f32'], rows, 1, 'weights of experts');

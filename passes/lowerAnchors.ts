@@ -14,6 +14,7 @@ import {
   type SortByExpertKernel,
 } from '../ir/kernel.js';
 import { maskOf, scalesOf } from '../ir/ops/attention.js';
+import { groupsOf } from '../ir/ops/experts.js';
 import type { ScoreOp } from '../ir/ops/fused.js';
 import { mapInputs, MAX_SAMPLE_VOCAB } from '../ir/sampleInputs.js';
 import { extentsOf } from '../ir/types.js';
@@ -232,13 +233,16 @@ function bySlot<Op extends 'expert_weight' | 'expert_place'>(
 export function lowerRoute(lowering: Lowering, { anchors, rows }: GroupOf<'route'>, head: LoweredHead): RouteKernel {
   const { buffers } = lowering;
   const top = onlyAnchor(anchors, 'top_experts', head);
-  const { logits } = top.operands;
+  const { logits, bias } = top.operands;
   const chosen = lastExtent(top.result);
   const weights = bySlot(anchors, 'expert_weight', chosen, head);
-  const isNormalized = weights.every(({ attributes }) => attributes.normalized);
+  const [first] = weights.map(({ attributes: { normalized, scores, factor } }) => ({ normalized, scores, factor }));
   const isAlike = ({ operands, attributes }: NodeOf<'expert_weight'>): boolean =>
-    operands.experts === top.result && attributes.normalized === isNormalized;
-  if (!weights.every(isAlike))
+    operands.experts === top.result &&
+    attributes.normalized === first?.normalized &&
+    attributes.scores === top.attributes.scores &&
+    attributes.factor === first.factor;
+  if (first === undefined || !weights.every(isAlike))
     throw new CompileError(`${head.path}: weights are those of the experts that are chosen from the same logits`);
   return {
     ...head,
@@ -246,8 +250,10 @@ export function lowerRoute(lowering: Lowering, { anchors, rows }: GroupOf<'route
     rows,
     count: lastExtent(logits),
     chosen,
-    normalized: isNormalized,
+    ...defined({ scores: first.scores, groups: groupsOf(top.attributes), factor: first.factor }),
+    normalized: first.normalized,
     logits: lowering.bufferBehind(logits),
+    ...defined({ bias: bias && buffers.of(bias) }),
     experts: buffers.of(top.result),
     weights: weights.map(({ result }) => buffers.of(result)),
   };

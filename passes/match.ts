@@ -68,6 +68,17 @@ export class Matcher {
     return shifted !== undefined && this.through(shifted.b, 'reduce_max') === shifted.a ? shifted.a : undefined;
   }
 
+  /** The x of which `v` is the sigmoid, 1 / (1 + exp(−x)). */
+  sigmoid(v: Value): Value | undefined {
+    const division = this.node(v, 'div')?.operands;
+    if (division === undefined || this.literal(division.a) !== 1) return undefined;
+    for (const [one, exp] of this.pairs(division.b, 'add')) {
+      const x = this.literal(one) === 1 ? this.through(this.through(exp, 'exp'), 'neg') : undefined;
+      if (x !== undefined) return x;
+    }
+    return undefined;
+  }
+
   /** The operand of `v` if `v` is a transpose with exactly this axis order. */
   transposed(v: Value | undefined, order: readonly number[]): Value | undefined {
     const node = this.node(v, 'transpose');

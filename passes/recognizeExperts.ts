@@ -1,4 +1,4 @@
-import { MAX_CHOSEN } from '../ir/experts.js';
+import { type ExpertGroups, groupsProblem, MAX_CHOSEN, type RoutingRule } from '../ir/experts.js';
 import { productName } from '../ir/extents.js';
 import {
   definitions,
@@ -12,6 +12,7 @@ import {
 import { OPS } from '../ir/ops/index.js';
 import { isSymbol } from '../ir/types.js';
 import { at } from '../system/at.js';
+import { defined } from '../system/defined.js';
 import { Matcher } from './match.js';
 
 /**
@@ -40,13 +41,17 @@ export function recognizeExperts(graph: Graph): Graph {
 
 function build({ x, inner, experts, down }: Mixture, routing: Routing, node: Node, rewriter: Rewriter): Value {
   const path = node.path.replace(/\.down$/, '');
-  const { logits: scores, chosen: k, isNormalized } = routing;
-  const logits = rewriter.map(scores);
+  const { chosen: k, groups } = routing;
+  const logits = rewriter.map(routing.logits);
+  const bias = routing.bias && rewriter.map(routing.bias);
+  const by = defined({ scores: routing.scores });
   const slots = Array.from({ length: k }, (_, slot) => slot);
   const { chosen, weights } = rewriter.scope(`${path}.route`, () => {
-    const own = rewriter.add('top_experts', { logits }, { k }, 'experts');
+    const among = groups && { groups: groups.count, kept: groups.kept, best: groups.best };
+    const own = rewriter.add('top_experts', { logits, ...defined({ bias }) }, { k, ...by, ...among }, 'experts');
+    const rule = { normalized: routing.normalized, ...by, ...defined({ factor: routing.factor }) };
     const weightOf = (slot: number): Value =>
-      rewriter.add('expert_weight', { logits, experts: own }, { slot, normalized: isNormalized }, 'weight');
+      rewriter.add('expert_weight', { logits, experts: own }, { slot, ...rule }, 'weight');
     return { chosen: own, weights: slots.map(weightOf) };
   });
   const { order, places } = rewriter.scope(`${path}.sortByExpert`, () => ({
@@ -96,12 +101,13 @@ function copyOf(inner: Value, gathered: Value, chosen: Value, experts: number, r
 
 // Finds mixtures of experts as models write them: products with the matrices of all experts one behind another.
 
-/** How a row's experts are chosen: those of its k largest probabilities. */
-export interface Routing {
+/** How a row's experts are chosen. */
+export interface Routing extends RoutingRule {
   /** f32[rows, experts] */
   readonly logits: Value;
   readonly chosen: number;
-  readonly isNormalized: boolean;
+  /** [experts], which is added to scores before they are compared. */
+  readonly bias?: Value;
 }
 
 /** Σ_e w[:, e]·expert_e(x). */
@@ -178,27 +184,85 @@ export class MixtureSearch {
     );
   }
 
-  /** The k largest probabilities of a softmax, or their parts of the sum. */
+  /** The scores of chosen experts, or their parts of the sum, and that times a literal. */
   private routing(weights: Value, experts: number): Routing | undefined {
     const { m } = this;
-    const division = m.node(weights, 'div')?.operands;
-    if (division !== undefined && m.through(division.b, 'sum') === division.a) {
-      const found = this.kept(division.a, experts);
-      return found === undefined ? undefined : { ...found, isNormalized: true };
+    for (const [shares, by] of m.pairs(weights, 'mul')) {
+      const factor = m.literal(by);
+      const found = factor !== undefined && factor > 0 && factor < Infinity ? this.shares(shares, experts) : undefined;
+      if (found !== undefined) return { ...found, ...defined({ factor }) };
     }
-    const found = this.kept(weights, experts);
-    return found === undefined ? undefined : { ...found, isNormalized: false };
+    return this.shares(weights, experts);
   }
 
-  private kept(v: Value, experts: number): Omit<Routing, 'isNormalized'> | undefined {
+  private shares(v: Value, experts: number): Routing | undefined {
     const { m } = this;
-    for (const [probabilities, mask] of m.pairs(v, 'mul')) {
+    const division = m.node(v, 'div')?.operands;
+    if (division !== undefined && m.through(division.b, 'sum') === division.a) {
+      const found = this.kept(division.a, experts);
+      return found === undefined ? undefined : { ...found, normalized: true };
+    }
+    const found = this.kept(v, experts);
+    return found === undefined ? undefined : { ...found, normalized: false };
+  }
+
+  /** Scores times a mask of the largest of what is compared. */
+  private kept(v: Value, experts: number): Omit<Routing, 'normalized'> | undefined {
+    const { m } = this;
+    for (const [scores, mask] of m.pairs(v, 'mul')) {
       const top = m.node(mask, 'top_mask');
-      const logits = top?.operands.x === probabilities ? m.softmax(probabilities) : undefined;
-      const chosen = top?.attributes.k;
-      const shape = logits?.type.shape ?? [];
-      if (logits !== undefined && chosen !== undefined && shape.length === 2 && shape[1] === experts)
-        return { logits, chosen };
+      const found = this.scores(scores, experts);
+      if (top === undefined || found === undefined) continue;
+      const grouped = this.inGroups(top.operands.x, experts);
+      const compared = grouped?.compared ?? top.operands.x;
+      const bias = compared === scores ? undefined : this.bias(compared, scores, experts);
+      if (compared !== scores && bias === undefined) continue;
+      const chosen = top.attributes.k;
+      const groups = grouped?.groups;
+      if (groups === undefined || groupsProblem(groups, experts, chosen) === undefined)
+        return { ...found, chosen, ...defined({ bias, groups }) };
+    }
+    return undefined;
+  }
+
+  /** Softmax or sigmoids of logits [rows, experts]. */
+  private scores(v: Value, experts: number): Pick<Routing, 'logits' | 'scores'> | undefined {
+    const { m } = this;
+    const [softmax, sigmoid] = [m.softmax(v), m.sigmoid(v)];
+    const logits = softmax ?? sigmoid;
+    const { shape } = (logits ?? v).type;
+    if (logits === undefined || shape.length !== 2 || shape[1] !== experts) return undefined;
+    return softmax === undefined ? { logits, scores: 'sigmoid' } : { logits };
+  }
+
+  /** The stored vector that `v` adds to `scores`. */
+  private bias(v: Value, scores: Value, experts: number): Value | undefined {
+    for (const [same, added] of this.m.pairs(v, 'add')) {
+      const stored = this.m.through(added, 'cast') ?? added;
+      const isVector = stored.type.shape.length === 1 && stored.type.shape[0] === experts;
+      if (same === scores && stored.kind === 'weight' && isVector) return stored;
+    }
+    return undefined;
+  }
+
+  /** What is compared where it lies in one of the groups with the largest sums of their largest, and −∞ elsewhere. */
+  private inGroups(v: Value, experts: number): { readonly compared: Value; readonly groups: ExpertGroups } | undefined {
+    const { m } = this;
+    const choice = m.node(m.through(v, 'reshape'), 'select')?.operands;
+    if (choice === undefined || m.literal(choice.b) !== -Infinity) return undefined;
+    const compared = m.through(choice.a, 'reshape');
+    const [, count, size] = choice.a.type.shape;
+    if (compared?.type.shape.length !== 2 || typeof count !== 'number' || Number(size) * count !== experts)
+      return undefined;
+    for (const [isKept, one] of m.pairs(choice.condition, 'eq')) {
+      const kept = m.literal(one) === 1 ? m.node(m.through(isKept, 'reshape'), 'top_mask') : undefined;
+      const worth = m.through(m.through(kept?.operands.x, 'reshape'), 'sum');
+      if (kept === undefined || worth === undefined || isKept.type.shape[1] !== count) continue;
+      for (const [own, mask] of m.pairs(worth, 'mul')) {
+        const best = m.node(mask, 'top_mask');
+        if (own === choice.a && best?.operands.x === own)
+          return { compared, groups: { count, kept: kept.attributes.k, best: best.attributes.k } };
+      }
     }
     return undefined;
   }

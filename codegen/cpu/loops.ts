@@ -10,7 +10,7 @@ import {
 } from '../../ir/kernel.js';
 import type { CpuLoopSchedule } from '../../ir/plan.js';
 import { routeValues, sampleValues, sortByExpertValues } from '../templateValues.js';
-import type { COperands } from './operands.js';
+import { type COperands, elementType } from './operands.js';
 import { loopProgram } from './programLoops.js';
 import { constantNumbers, type ConfigFields, type Emitted, kernelFunction } from './unit.js';
 
@@ -65,14 +65,17 @@ export function emitRoute(
   { rows: step }: CpuLoopSchedule,
   symbol: string,
 ): Emitted {
-  const { weights, ...values } = routeValues(kernel, operands);
+  const { weights, rule, ...values } = routeValues(kernel, operands);
+  const bias = kernel.bias === undefined ? undefined : operands.get(kernel.bias);
   const tables = [
     constantNumbers(
       'weights',
       weights.map(({ buffer }) => buffer),
     ),
   ];
-  const config = { rows: operands.extentIndex(kernel.rows), step, ...values, weights: 'weights' };
+  const added = bias === undefined ? {} : { hasBias: true, bias: bias.index, biasType: elementType(bias) };
+  const rows = operands.extentIndex(kernel.rows);
+  const config = { rows, step, ...values, weights: 'weights', ...rule, ...added };
   return emitCall(symbol, 'experts/route.h', 'tw_route', 'RouteConfig', config, tables);
 }
 

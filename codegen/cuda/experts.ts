@@ -2,6 +2,7 @@
 import type { CudaLoopSchedule } from '../../ir/cuda.js';
 import type { GemmKernel, LogProbKernel, RouteKernel, SampleKernel, SortByExpertKernel } from '../../ir/kernel.js';
 import { SAMPLE_INPUT_NAMES } from '../../ir/sampleInputs.js';
+import { routeValues } from '../templateValues.js';
 import { type CudaOperands, type EmittedCuda, emittedPlain, kernelHead } from './text/operands.js';
 import { aboutKernel, buffersText, type ConfigFields, unitText } from './text/unit.js';
 
@@ -52,7 +53,7 @@ export function emitRoute(
   { threads }: CudaLoopSchedule,
   symbol: string,
 ): EmittedCuda {
-  const { count, chosen, normalized, weights } = kernel;
+  const { count, chosen, normalized, weights, bias } = kernel;
   const [logits, experts] = [operands.get(kernel.logits), operands.get(kernel.experts)];
   const fields = {
     count,
@@ -61,11 +62,15 @@ export function emitRoute(
     logitsStride: logits.stride,
     expertsStride: experts.stride,
     threads,
+    ...routeValues(kernel, operands).rule,
+    ...(bias === undefined ? {} : { hasBias: true }),
   };
-  const buffers = buffersText('RouteBuffers<config>', operands, {
+  const biasType = bias === undefined ? '' : `, ${operands.get(bias).dtype}`;
+  const buffers = buffersText(`RouteBuffers<config${biasType}>`, operands, {
     logits: kernel.logits,
     experts: kernel.experts,
     weights,
+    bias,
   });
   const source = unitOf(kernel, operands, {
     header: 'experts/route.cuh',

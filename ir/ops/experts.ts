@@ -3,11 +3,13 @@
  * them, which have kernels of their own. A pair is a row and one of the experts that it is sent to. Pairs in order of
  * their experts, and for one expert in order of rows, are the rows of grouped values: [rows times k, …].
  */
-import { expertOrder, largestOf } from '../experts.js';
+import { chosenExperts, chosenWeights, type ExpertGroups, expertOrder, groupsProblem, largestOf } from '../experts.js';
 import { productName } from '../extents.js';
-import { extentsOf, isSymbol, type TensorType } from '../types.js';
+import { at } from '../../system/at.js';
+import { defined } from '../../system/defined.js';
+import { extentsOf, isFloat, isSymbol, type TensorType } from '../types.js';
 import { checkRounding, roundedRows, ROUNDING } from './contraction.js';
-import { elementCount, op, TypeMismatch } from './opDef.js';
+import { checkPositive, elementCount, op, TypeMismatch } from './opDef.js';
 
 /** `value`, the attribute `name`, if it is a whole number of at least 1. */
 function count(name: string, value: number, max = Infinity): number {
@@ -19,6 +21,22 @@ function count(name: string, value: number, max = Infinity): number {
 function checkSlot(slot: number, k: number): void {
   if (!Number.isInteger(slot) || slot < 0 || slot >= k)
     throw new TypeMismatch(`attribute 'slot' must be a whole number below ${k}, got ${slot}`);
+}
+
+/** The groups that attributes of top_experts name; undefined if they name none. */
+export function groupsOf({
+  groups,
+  kept,
+  best,
+}: {
+  readonly groups?: number | undefined;
+  readonly kept?: number | undefined;
+  readonly best?: number | undefined;
+}): ExpertGroups | undefined {
+  if (groups === undefined && kept === undefined && best === undefined) return undefined;
+  if (groups === undefined || kept === undefined || best === undefined)
+    throw new TypeMismatch("attributes 'groups', 'kept' and 'best' belong together");
+  return { count: groups, kept, best };
 }
 
 /** Rows and columns of a matrix with fixed columns. */
@@ -84,47 +102,59 @@ export const EXPERTS = {
   }),
   top_experts: op({
     summary:
-      'top_experts(logits[T, E]): i32[T, k], the k largest of a row in descending order, of equal ones the first',
+      'top_experts(logits[T, E], bias?[E]) {k, scores?, groups?, kept?, best?}: i32[T, k], the k largest of a row in ' +
+      'descending order, of equal ones the first; with scores, a bias or groups those of softmax or sigmoid plus ' +
+      'bias, in the kept groups with the largest sums of their best',
     fuse: 'opaque',
-    operands: { logits: 'one' },
+    operands: { logits: 'one', bias: 'optional' },
     attributes: { k: 'number' },
-    infer: ({ logits }, { k }) => {
+    optional: { scores: ['sigmoid'], groups: 'number', kept: 'number', best: 'number' },
+    infer: ({ logits, bias }, { k, ...attributes }) => {
       const [rows, experts] = matrix('top_experts', logits);
-      return { dtype: 'i32', shape: [rows, count('k', k, experts)] };
+      const chosen = count('k', k, experts);
+      if (bias !== undefined && !(isFloat(bias.dtype) && bias.shape.length === 1 && bias.shape[0] === experts))
+        throw new TypeMismatch(`the bias of ${experts} experts must be a vector of as many numbers`);
+      const groups = groupsOf(attributes);
+      const problem = groups === undefined ? undefined : groupsProblem(groups, experts, chosen);
+      if (problem !== undefined) throw new TypeMismatch(problem);
+      return { dtype: 'i32', shape: [rows, chosen] };
     },
-    evaluate: ({ logits }, _, shape) => {
+    evaluate: ({ logits, bias }, { scores, ...attributes }, shape) => {
       const [rows, k] = extentsOf(shape, 2);
       const [, experts] = extentsOf(logits.shape, 2);
+      const rule = defined({ scores, groups: groupsOf(attributes) });
       const data = new Float64Array(rows * k);
-      for (let row = 0; row < rows; row++)
-        data.set(largestOf(logits.data.subarray(row * experts, (row + 1) * experts), k), row * k);
+      for (let row = 0; row < rows; row++) {
+        const own = logits.data.subarray(row * experts, (row + 1) * experts);
+        data.set(chosenExperts(own, rule, k, bias?.data), row * k);
+      }
       return { shape, data };
     },
   }),
   expert_weight: op({
     summary:
-      'expert_weight(logits[T, E], experts[T, k]): f32[T, 1], softmax(logits) at expert `slot` of a row; ' +
-      'with `normalized` divided by the sum over its k experts',
+      'expert_weight(logits[T, E], experts[T, k]) {slot, normalized, scores?, factor?}: f32[T, 1], softmax(logits), ' +
+      'or their sigmoids, at expert `slot` of a row; with `normalized` divided by the sum over its k experts; times ' +
+      'factor',
     fuse: 'opaque',
     operands: { logits: 'one', experts: 'one' },
     attributes: { slot: 'number', normalized: 'boolean' },
-    infer: ({ logits, experts }, { slot }) => {
+    optional: { scores: ['sigmoid'], factor: 'number' },
+    infer: ({ logits, experts }, { slot, factor }) => {
+      checkPositive('factor', factor);
       const [rows] = matrix('expert_weight', logits);
       const [same, k] = matrix('expert_weight', experts);
       if (rows !== same) throw new TypeMismatch(`expert_weight: ${rows} and ${same} rows`);
       checkSlot(slot, k);
       return { dtype: 'f32', shape: [rows, 1] };
     },
-    evaluate: ({ logits, experts }, { slot, normalized }, shape) => {
+    evaluate: ({ logits, experts }, { slot, normalized, scores, factor }, shape) => {
       const [rows, width] = extentsOf(logits.shape, 2);
       const [, k] = extentsOf(experts.shape, 2);
+      const rule = { normalized, ...defined({ scores, factor }) };
       const data = Float64Array.from({ length: rows }, (_, row) => {
         const own = logits.data.subarray(row * width, (row + 1) * width);
-        const chosen = Array.from({ length: k }, (__, i) => own[experts.data[row * k + i]!]!);
-        const top = own.reduce((a, b) => Math.max(a, b), -Infinity);
-        const among = normalized ? chosen : [...own];
-        const total = among.reduce((sum, z) => sum + Math.exp(z - top), 0);
-        return Math.exp(chosen[slot]! - top) / total;
+        return at(chosenWeights(own, rule, [...experts.data.subarray(row * k, (row + 1) * k)]), slot);
       });
       return { shape, data };
     },

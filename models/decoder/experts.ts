@@ -1,7 +1,24 @@
 /** A mixture of experts in primitive ops, as the papers write it, and its tensors. */
+import type { ExpertGroups } from '../../ir/experts.js';
 import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
 import type { ExpectedTensor, ShapeOf, TensorPart } from '../model/tensors.js';
 import { activate, type Activation } from './ops.js';
+
+/**
+ * How a router chooses, where it is not by the largest logits of a softmax. Scores are a softmax of the logits or their
+ * sigmoids; experts are those of the largest scores, plus `bias` of each expert if there is one (arXiv:2408.15664),
+ * within some groups of experts (arXiv:2405.04434).
+ */
+export interface RoutingConfig {
+  /** Default: softmax. */
+  readonly scores?: 'sigmoid';
+  /** The tensor, below the layer, of a number for each expert that counts in the choice only. Default: none. */
+  readonly bias?: string;
+  /** Default: one group. */
+  readonly groups?: ExpertGroups;
+  /** Of the weights of experts. Default: 1. */
+  readonly factor?: number;
+}
 
 /** Feed-forward blocks of which each token takes a few, chosen by a router (arXiv:1701.06538, arXiv:2401.04088). */
 export interface ExpertsConfig {
@@ -12,8 +29,12 @@ export interface ExpertsConfig {
   readonly width: number;
   /** Whether the weights of the chosen experts add up to 1. If not, they are their probabilities among all. */
   readonly isNormalized: boolean;
+  /** Default: by the largest logits, with softmax. */
+  readonly routing?: RoutingConfig;
   /** Inner width of an expert that every token takes, times a gate of its own. Default: there is none. */
   readonly sharedWidth?: number;
+  /** False if what that expert gives is added as it is. Default: true. */
+  readonly hasSharedGate?: boolean;
   /** Layers with one feed-forward block instead, in ascending order. Default: none. */
   readonly dense?: readonly number[];
 }
@@ -77,6 +98,9 @@ export function expertTensors(
     matrix(`${names.expert}.${at}.${names.matrices.down}`, hidden, width),
   ];
   const router = matrix(names.router, count, hidden);
+  const { bias } = config.routing ?? {};
+  const biases: readonly ExpectedTensor[] =
+    bias === undefined ? [] : [{ name: `${layer}.${bias}`, shape: [count], role: 'bias' }];
   return [
     ...(fused === undefined
       ? [router, ...Array.from({ length: count }, (_, at) => expert(at)).flat()]
@@ -84,13 +108,14 @@ export function expertTensors(
           { ...matrix(fused.router, count, hidden), parts: [wholeAs(router.name, count)] },
           ...fusedExperts(config, names, layer, hidden, fused.expert, shapeOf),
         ]),
+    ...biases,
     ...(sharedWidth === undefined
       ? []
       : [
           matrix(`${names.shared}.gate_proj`, sharedWidth, hidden),
           matrix(`${names.shared}.up_proj`, sharedWidth, hidden),
           matrix(`${names.shared}.down_proj`, hidden, sharedWidth),
-          matrix(names.sharedGate, 1, hidden),
+          ...(config.hasSharedGate === false ? [] : [matrix(names.sharedGate, 1, hidden)]),
         ]),
   ];
 }
@@ -196,6 +221,7 @@ export function buildExperts(context: ExpertContext, experts: ExpertsConfig, x: 
       hidden,
       sharedWidth,
     );
+    if (experts.hasSharedGate === false) return out;
     const score = linear(x, context.weight(`${layer}.${names.sharedGate}.weight`, [1, hidden]), 'share');
     const one = b.add('const', {}, { value: 1 }, 'one');
     const sigmoid = b.add(
@@ -209,10 +235,35 @@ export function buildExperts(context: ExpertContext, experts: ExpertsConfig, x: 
   return b.add('add', { a: mixed, b: shared }, {}, 'mixed');
 }
 
-/** f32[T, E]: the probabilities of the chosen experts, or their shares of the sum, and 0 for all others. */
+/** The router's scores of its logits [T, E]. */
+function routerScores(b: GraphBuilder, logits: Value, { scores }: RoutingConfig): Value {
+  if (scores === 'sigmoid') {
+    const one = b.add('const', {}, { value: 1 }, 'one');
+    const exp = b.add('exp', { x: b.add('neg', { x: logits }) });
+    return b.add('div', { a: one, b: b.add('add', { a: one, b: exp }) }, {}, 'scores');
+  }
+  const top = b.add('reduce_max', { x: logits }, {}, 'top');
+  const exp = b.add('exp', { x: b.add('sub', { a: logits, b: top }) }, {}, 'exp');
+  return b.add('div', { a: exp, b: b.add('sum', { x: exp }, {}, 'total') }, {}, 'probabilities');
+}
+
+/** `compared` [T, E] in the groups that are kept, and −∞ elsewhere. */
+function inKeptGroups(b: GraphBuilder, compared: Value, experts: number, { count, kept, best }: ExpertGroups): Value {
+  const reshaped = (x: Value, shape: readonly (number | string)[], hint: string): Value =>
+    b.add('reshape', { x }, { shape: ['T', ...shape] }, hint);
+  const byGroup = reshaped(compared, [count, experts / count], 'by_group');
+  const ofBest = b.add('mul', { a: byGroup, b: b.add('top_mask', { x: byGroup }, { k: best }, 'is_best') }, {}, 'best');
+  const worth = reshaped(b.add('sum', { x: ofBest }, {}, 'worth'), [count], 'worth_of_groups');
+  const isKept = reshaped(b.add('top_mask', { x: worth }, { k: kept }, 'is_kept'), [count, 1], 'is_kept_by_group');
+  const condition = b.add('eq', { a: isKept, b: b.add('const', {}, { value: 1 }, 'one') }, {}, 'is_open');
+  const hidden = b.add('const', {}, { value: -Infinity }, 'hidden');
+  return reshaped(b.add('select', { condition, a: byGroup, b: hidden }, {}, 'open'), [experts], 'open_to_rows');
+}
+
+/** f32[T, E]: the scores of the chosen experts, or their shares of the sum, and 0 for all others. */
 function routing(
-  { b, names, hidden, weight }: ExpertContext,
-  { count, chosen, isNormalized }: ExpertsConfig,
+  { b, names, hidden, weight, toF32 }: ExpertContext,
+  { count, chosen, isNormalized, routing: rule = {} }: ExpertsConfig,
   x: Value,
   layer: string,
 ): Value {
@@ -222,14 +273,17 @@ function routing(
     {},
     'router_logits',
   );
-  const exp = b.add(
-    'exp',
-    { x: b.add('sub', { a: logits, b: b.add('reduce_max', { x: logits }, {}, 'top') }) },
-    {},
-    'exp',
-  );
-  const probabilities = b.add('div', { a: exp, b: b.add('sum', { x: exp }, {}, 'total') }, {}, 'probabilities');
-  const mask = b.add('top_mask', { x: probabilities }, { k: chosen }, 'is_chosen');
-  const kept = b.add('mul', { a: probabilities, b: mask }, {}, 'chosen');
-  return isNormalized ? b.add('div', { a: kept, b: b.add('sum', { x: kept }, {}, 'share') }, {}, 'shares') : kept;
+  const scores = routerScores(b, logits, rule);
+  const { bias, groups, factor = 1 } = rule;
+  const compared =
+    bias === undefined
+      ? scores
+      : b.add('add', { a: scores, b: toF32(weight(`${layer}.${bias}`, [count]), 'bias') }, {}, 'compared');
+  const open = groups === undefined ? compared : inKeptGroups(b, compared, count, groups);
+  const mask = b.add('top_mask', { x: open }, { k: chosen }, 'is_chosen');
+  const kept = b.add('mul', { a: scores, b: mask }, {}, 'chosen');
+  const shares = isNormalized
+    ? b.add('div', { a: kept, b: b.add('sum', { x: kept }, {}, 'share') }, {}, 'shares')
+    : kept;
+  return factor === 1 ? shares : b.add('mul', { a: shares, b: b.add('const', {}, { value: factor }) }, {}, 'weights');
 }

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { isOp, type Graph } from '../../ir/graph/graph.js';
 import { eliminateDeadCode } from '../../passes/eliminateDeadCode.js';
 import { recognizeExperts } from '../../passes/recognizeExperts.js';
-import { EXPERTS } from './expertGraph.js';
+import { EXPERTS, expertGraph } from './expertGraph.js';
 import { checkUnchanged, edit, parse, sameMeaning } from './support.js';
 
 /** The product with all experts is left to eliminateDeadCode. */
@@ -28,6 +28,59 @@ describe('recognizeExperts', () => {
     const after = recognize(before);
     const weights = after.nodes.filter((node) => isOp(node, 'expert_weight'));
     expect(weights.map(({ attributes }) => attributes.normalized)).toEqual([false, false]);
+    sameMeaning(before, after);
+  });
+
+  /** Sigmoids, or the larger ones plus a bias in two of three groups, as parts of their sum, times 2.5. */
+  const sigmoids = (compared: string): string =>
+    edit(
+      expertGraph(`
+    %negative = neg(%logits) : f32[T, 3]
+    %exp = exp(%negative) : f32[T, 3]
+    %one = const() {value = 1} : f32[]
+    %more = add(%one, %exp) : f32[T, 3]
+    %p = div(%one, %more) : f32[T, 3]
+    ${compared}
+    %kept = mul(%p, %mask) : f32[T, 3]
+    %share = sum(%kept) : f32[T, 1]
+    %shares = div(%kept, %share) : f32[T, 3]
+    %factor = const() {value = 2.5} : f32[]
+    %w = mul(%shares, %factor) : f32[T, 3]
+`),
+      ['weight @d2 : f32[3, 2]', 'weight @d2 : f32[3, 2]\n    weight @b : bf16[3]'],
+    );
+  const BIAS = `
+    %added = cast(@b) {dtype = "f32"} : f32[3]
+    %compared = add(%p, %added) : f32[T, 3]`;
+  const GROUPS = `${BIAS}
+    %by_group = reshape(%compared) {shape = [T, 3, 1]} : f32[T, 3, 1]
+    %best = top_mask(%by_group) {k = 1} : f32[T, 3, 1]
+    %own = mul(%by_group, %best) : f32[T, 3, 1]
+    %worth = sum(%own) : f32[T, 3, 1]
+    %worth_flat = reshape(%worth) {shape = [T, 3]} : f32[T, 3]
+    %open = top_mask(%worth_flat) {k = 2} : f32[T, 3]
+    %open_by_group = reshape(%open) {shape = [T, 3, 1]} : f32[T, 3, 1]
+    %is_open = eq(%open_by_group, %one) : bool[T, 3, 1]
+    %hidden = const() {value = -inf} : f32[]
+    %chosen_of = select(%is_open, %by_group, %hidden) : f32[T, 3, 1]
+    %flat_choice = reshape(%chosen_of) {shape = [T, 3]} : f32[T, 3]`;
+
+  it.each([
+    ['sigmoids', sigmoids('%mask = top_mask(%p) {k = 2} : f32[T, 3]'), {}],
+    ['sigmoids plus a bias', sigmoids(`${BIAS}\n    %mask = top_mask(%compared) {k = 2} : f32[T, 3]`), {}],
+    [
+      'groups',
+      sigmoids(`${GROUPS}\n    %mask = top_mask(%flat_choice) {k = 2} : f32[T, 3]`),
+      { groups: 3, kept: 2, best: 1 },
+    ],
+  ])('knows a choice by %s', (_, text, groups) => {
+    const before = parse(text);
+    const after = recognize(before);
+    expect(after.nodes.map(({ op }) => op)).not.toContain('top_mask');
+    const [choice] = after.nodes.filter((node) => isOp(node, 'top_experts'));
+    expect(choice?.attributes).toEqual({ k: 2, scores: 'sigmoid', ...groups });
+    const [weight] = after.nodes.filter((node) => isOp(node, 'expert_weight'));
+    expect(weight?.attributes).toMatchObject({ normalized: true, scores: 'sigmoid', factor: 2.5 });
     sameMeaning(before, after);
   });
 
