@@ -20,7 +20,7 @@ import { emitWgmma } from './wgmma/index.js';
 export { kernelSignature, parametersOf } from '../signature.js';
 export { isLegalCuda } from './schedules.js';
 export type { CudaFacts } from './schedules.js';
-export { defaultCudaSchedule } from './schedules.js';
+export { defaultCudaSchedule, shrinkingSchedule } from './schedules.js';
 export { cudaHeaderNames, cudaHeadersOf } from './text/headers.js';
 export { cudaTemplatesHash } from './text/statements.js';
 

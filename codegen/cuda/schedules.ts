@@ -37,7 +37,7 @@ import { defaultAttentionSchedule, isLegalAttention } from './attention/schedule
 import { mmaProblem, mmaSharedBytes, mmaStep } from './gemmMma.js';
 import { simtSharedBytes, simtStep } from './gemmSimt.js';
 import { defaultGroupedSchedule, groupedScheduleProblem, groupOfKernel } from './grouped/layout.js';
-import { defaultSkinnySchedule, FEW_ROWS, SKINNY_ROWS } from './skinny/layout.js';
+import { defaultSkinnySchedule, FEW_ROWS, SKINNY_ROWS, withShrinkers } from './skinny/layout.js';
 import { adapterProblem, hasAdapters } from './text/adapters.js';
 import { expertsOf, rowProgramsOf, rowPrologue, segmentsOf } from './text/contraction.js';
 import { CudaOperands } from './text/operands.js';
@@ -189,7 +189,7 @@ function fewRows(
     adapterProblem(kernel, s.cluster) ??
     problem(segmentsOf(kernel), s, isLogProb, dtype);
   if (reason !== undefined) return reason;
-  const bytes = sharedBytes(s, rowValuesOf(kernel, module), dtype);
+  const bytes = sharedBytes(s, rowValuesOf(kernel, module), dtype, kernel);
   return bytes + STATIC_SHARED <= facts.sharedBytesPerBlock
     ? true
     : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
@@ -300,6 +300,21 @@ function skinnySchedule(
   const dtype = WGMMA_TYPES.find((each) => each === types.a);
   const schedule = defaultSkinnySchedule(kernel, facts, rowValuesOf(kernel, module), rows, dtype);
   return schedule !== undefined && isLegalCuda(kernel, module, schedule, facts) === true ? schedule : undefined;
+}
+
+/** The schedule with which a product of few rows shrinks rows of adapters itself; undefined if it cannot. */
+export function shrinkingSchedule(
+  kernel: ContractionKernel,
+  module: KernelModule,
+  schedule: CudaGemmSchedule,
+  facts: CudaFacts,
+): CudaGemmSchedule | undefined {
+  const types = contractionTypes(kernel, module);
+  if (schedule.skeleton !== 'skinnyWgmma' || !hasAdapters(kernel) || typeof types === 'string') return undefined;
+  const dtype = WGMMA_TYPES.find((each) => each === types.a);
+  if (dtype === undefined) return undefined;
+  const own = withShrinkers(kernel, schedule, dtype, rowValuesOf(kernel, module), facts.sharedBytesPerBlock);
+  return own !== undefined && isLegalCuda(kernel, module, own, facts) === true ? own : undefined;
 }
 
 /** Schedules to try, best first. */

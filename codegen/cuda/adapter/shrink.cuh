@@ -3,26 +3,20 @@
  * row's own slot. Rows without slot are not computed.
  *
  * A block has some columns of a tile of rows, and takes the distinct slots among its rows by turns with other blocks of
- * the tile. Each of its warps has a range of k, an eighth of it, whatever the tile: a sum is the sum of eight, each in
- * order of k, so a row has the same bits in any tile. Operands go from memory to registers, 16 bytes a lane: of each 32
- * of k, a quad's lane has eight neighbours, and an instruction takes four of them from every lane. That order is the
- * same for both operands, and no order of k that a product knows.
+ * the tile. Each of its warps has a range of k, whatever the tile, so a row has the same bits in any tile, and where a
+ * product sums it itself (adapter/ranges.cuh).
  *
  * Factors do not depend on the kernel before: the first of them are under way while it ends. Where rows are few
  * (begins_late) the next kernel begins once that one has ended: whatever other kernels left is then there for it, and
  * it waits for this one only before it reads `out`. In larger calls it begins at once, fetches its weights, and waits.
  */
 #pragma once
-#include "gemm/adapter.cuh"
+#include "adapter/ranges.cuh"
 #include "lib/global.cuh"
 #include "lib/launch.cuh"
-#include "lib/mma.cuh"
 #include "lib/warp.cuh"
 
 namespace tw {
-
-/* Ranges of k, a warp each; and k of two instructions. */
-constexpr int SHRINK_RANGES = 8, SHRINK_STEP = 32;
 
 struct ShrinkConfig {
   /* Depth, ranks of an adapter, and columns of all parts. */
@@ -37,7 +31,7 @@ struct ShrinkConfig {
 
   TW_CONSTEXPR int across() const { return ceil_div(columns, tile_n); }
   TW_CONSTEXPR int parts() const { return columns / rank; }
-  TW_CONSTEXPR int range() const { return ceil_div(ceil_div(k, SHRINK_RANGES), SHRINK_STEP) * SHRINK_STEP; }
+  TW_CONSTEXPR int range() const { return shrink_range(k); }
   /* Fragments of 16 × 8, and halves of them that have rows. */
   TW_CONSTEXPR int down() const { return ceil_div(tile_m, 16); }
   TW_CONSTEXPR int halves() const { return tile_m < 16 ? 1 : 2; }
@@ -59,23 +53,6 @@ template <class T> struct ShrinkBuffers {
 /* The operands of a batch of steps, as they lie in a lane's registers. */
 template <ShrinkConfig config> struct ShrinkRows { uint4 x[config.batch][config.down()][config.halves()]; };
 template <ShrinkConfig config> struct ShrinkFactors { uint4 y[config.batch][config.groups()]; };
-
-/* Eight numbers of a row at `at`, of which those from k on are zeros. */
-template <ShrinkConfig config, class T> TW_DEVICE uint4 shrink_load(const T *row, int at, int end, bool is_there) {
-  uint4 words = { 0u, 0u, 0u, 0u };
-  if (is_there && at < end) {
-    words = *(const uint4 *)(row + at);
-    if constexpr (config.k % 8 != 0) {
-      unsigned *const all[4] = { &words.x, &words.y, &words.z, &words.w };
-#pragma unroll
-      for (int i = 0; i < 4; i++) {
-        const int left = config.k - at - 2 * i;
-        *all[i] = left <= 0 ? 0u : left == 1 ? *all[i] & 0xffffu : *all[i];
-      }
-    }
-  }
-  return words;
-}
 
 /* The kernel. Results of rows without slot stay as they are. */
 template <ShrinkConfig config, class T> TW_DEVICE void shrink(int rows, const ShrinkBuffers<T> &buffers) {
@@ -107,7 +84,7 @@ template <ShrinkConfig config, class T> TW_DEVICE void shrink(int rows, const Sh
     for (int s = 0; s < batch; s++) {
 #pragma unroll
       for (int g = 0; g < groups; g++)
-        to.y[s][g] = shrink_load<config>(factor(slot, g), at + step * s + 8 * quad, end,
+        to.y[s][g] = shrink_load<config.k>(factor(slot, g), at + step * s + 8 * quad, end,
             column0 + 8 * g < config.columns);
     }
   };
@@ -145,7 +122,7 @@ template <ShrinkConfig config, class T> TW_DEVICE void shrink(int rows, const Sh
         for (int i = 0; i < down; i++) {
 #pragma unroll
           for (int h = 0; h < halves; h++)
-            to.x[s][i][h] = shrink_load<config>(row[i][h], at + step * s + 8 * quad, end, is_own[i][h]);
+            to.x[s][i][h] = shrink_load<config.k>(row[i][h], at + step * s + 8 * quad, end, is_own[i][h]);
         }
       }
     };
@@ -173,16 +150,10 @@ template <ShrinkConfig config, class T> TW_DEVICE void shrink(int rows, const Sh
         for (int half = 0; half < 2; half++) {
 #pragma unroll
           for (int i = 0; i < down; i++) {
-            const uint4 &low = x.x[s][i][0];
-            unsigned a[4] = { half == 0 ? low.x : low.z, 0u, half == 0 ? low.y : low.w, 0u };
-            if constexpr (halves == 2) {
-              const uint4 &high = x.x[s][i][halves - 1];
-              a[1] = half == 0 ? high.x : high.z;
-              a[3] = half == 0 ? high.y : high.w;
-            }
+            unsigned own[4];
+            shrink_fragment(own, x.x[s][i][0], halves == 2 ? x.x[s][i][halves - 1] : uint4{ 0u, 0u, 0u, 0u }, half);
 #pragma unroll
-            for (int g = 0; g < groups; g++)
-              mma<T>(acc[i][g], a, half == 0 ? y.y[s][g].x : y.y[s][g].z, half == 0 ? y.y[s][g].y : y.y[s][g].w);
+            for (int g = 0; g < groups; g++) shrink_add<T>(acc[i][g], own, y.y[s][g], half);
           }
         }
       }
@@ -205,10 +176,7 @@ template <ShrinkConfig config, class T> TW_DEVICE void shrink(int rows, const Sh
         if (found.of[local] == slot && column0 + c < config.columns) {
           float2 sum = sums[0][r][c / 2];
 #pragma unroll
-          for (int w = 1; w < SHRINK_RANGES; w++) {
-            const float2 more = sums[w][r][c / 2];
-            sum = { add(sum.x, more.x), add(sum.y, more.y) };
-          }
+          for (int w = 1; w < SHRINK_RANGES; w++) sum = shrink_sum(sum, sums[w][r][c / 2]);
           const float by = buffers.scale[slot * config.parts() + (column0 + c) / config.rank];
           store2(buffers.out + (long long)(row0 + local) * config.out_stride + column0 + c, mul(sum.x, by),
               mul(sum.y, by));

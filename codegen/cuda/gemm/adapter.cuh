@@ -31,11 +31,12 @@ struct AdapterConfig {
 };
 
 /*
- * A segment and what rows of adapters add to it: the slots of rows; where row 0 of its first part lies in what was
- * shrunk; the second factors, [slots][columns][rank]. Columns of its second matrix read the part behind the first.
+ * A segment and what rows of adapters add to it: the slots of rows; where row 0 of its first part, from column
+ * own_column on, lies in what was shrunk; the second factors, [slots][columns][rank]. Columns of its second matrix read
+ * the part behind the first.
  */
-template <class Segment, class T, int own_matrices> struct Adapted : Segment {
-  static constexpr int matrices = own_matrices;
+template <class Segment, class T, int own_matrices, int own_column = 0> struct Adapted : Segment {
+  static constexpr int matrices = own_matrices, shrunk_column = own_column;
   const int *slots;
   const T *shrunk, *second;
 };
@@ -47,6 +48,8 @@ template <class T> struct AdapterTile {
   /* Elements from slot to slot, and from the part of the first matrix to that of the second. */
   long long slot_elements;
   int other_part;
+  /* Its columns of what was shrunk. */
+  int shrunk_column, shrunk_columns;
 };
 
 /* `column0`: of the tile in its segment. Segments without adapter have no slots. */
@@ -54,9 +57,10 @@ template <AdapterConfig adapter, class T, class Segment>
 TW_DEVICE AdapterTile<T> adapter_tile(const Segment &segment, int column0) {
   if constexpr (requires { segment.shrunk; })
     return { segment.slots, segment.shrunk, segment.second + (long long)column0 * adapter.rank,
-      (long long)Segment::columns * adapter.rank, Segment::matrices == 2 ? adapter.rank : 0 };
+      (long long)Segment::columns * adapter.rank, Segment::matrices == 2 ? adapter.rank : 0, Segment::shrunk_column,
+      Segment::matrices * adapter.rank };
   else
-    return { nullptr, nullptr, nullptr, 0, 0 };
+    return { nullptr, nullptr, nullptr, 0, 0, 0, 0 };
 }
 
 constexpr int NO_SLOT = -1;
@@ -169,6 +173,33 @@ template <AdapterConfig adapter, int tile_n> struct SecondPieces {
     return is_swizzled ? at ^ (at >> 3 & 0x70) : at;
   }
 };
+
+/* The slot of a piece, by its number among distinct ones, and the first of its ranks. */
+struct SecondPiece {
+  int number, rank;
+
+  /* The next one, of a tile with `count` slots. */
+  TW_DEVICE void next(int count, int piece_k) {
+    if (++number == count) {
+      number = 0;
+      rank += piece_k;
+    }
+  }
+};
+
+/* Which of the distinct slots any of 16 rows from `local` on has: a bit each. By a whole warp. */
+TW_DEVICE unsigned long long slots_of_rows(const FewSlots &slots, int local) {
+  const int lane = thread_again() & 31;
+  bool has_low = false, has_high = false;
+#pragma unroll
+  for (int i = 0; i < 16; i++) {
+    has_low = has_low || slots.of[local + i] == slots.distinct[lane];
+    has_high = has_high || slots.of[local + i] == slots.distinct[lane + 32];
+  }
+  const unsigned low = __ballot_sync(ALL_LANES, has_low && lane < slots.count);
+  const unsigned high = __ballot_sync(ALL_LANES, has_high && lane + 32 < slots.count);
+  return (unsigned long long)high << 32 | low;
+}
 
 /*
  * Adds a step of a piece to the products of `groups` × 8 columns from column `first` of the piece on: x are the masked

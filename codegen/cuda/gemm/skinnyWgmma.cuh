@@ -7,7 +7,8 @@
  * Warps of a block, in order:
  *   consumers   one warpgroup, or two side by side that share the columns of a wide tile: multiply
  *   producer    one lane of one warp: starts the copies
- *   values      compute what epilogues read of a row (none if there is nothing)
+ *   helpers     compute what epilogues read of a row (none if there is nothing), and what adapters shrink of it, if no
+ *               kernel before has (adapter/shrinkers.cuh)
  * then all of them run the epilogue.
  *
  * Shared memory, from a multiple of 1,024 bytes on (the swizzle goes by address bits):
@@ -15,6 +16,7 @@
  *   full[stages], empty[stages]   barriers
  *   values[tile_m][row_values]    floats
  *   slots                         of the tile's rows, where they have adapters
+ *   shrunk, groups                of those rows, where helpers shrink them
  * At the end products[tile_m][pitch] take the place of the stages.
  *
  * What waits for what: consumers wait for full[s], which a stage's bytes complete; the producer waits for empty[s],
@@ -29,6 +31,7 @@
  * is stored of them.
  */
 #pragma once
+#include "adapter/shrinkers.cuh"
 #include "gemm/adapter.cuh"
 #include "gemm/fewRows.cuh"
 #include "lib/cluster.cuh"
@@ -49,6 +52,7 @@ struct SkinnyWgmmaConfig {
   /* Of the launch: threads of a block and bytes of its shared memory. */
   int threads, shared_bytes;
   AdapterConfig adapter;
+  ShrinkersConfig shrinkers;
 
   /* From 160 columns on two warpgroups share a tile: each has half of the accumulators. */
   TW_CONSTEXPR int groups() const { return tile_n < 160 ? 1 : 2; }
@@ -59,7 +63,8 @@ struct SkinnyWgmmaConfig {
     const int rows_of_warp = tile_n < 128 ? 16 : 64;
     return row_values == 0 ? 0 : (tile_m + rows_of_warp - 1) / rows_of_warp;
   }
-  TW_CONSTEXPR int warps() const { return consumer_warps() + 1 + value_warps(); }
+  TW_CONSTEXPR int helper_warps() const { return value_warps() > shrinkers.warps ? value_warps() : shrinkers.warps; }
+  TW_CONSTEXPR int warps() const { return consumer_warps() + 1 + helper_warps(); }
 
   TW_CONSTEXPR int slab_k() const { return SLAB_BYTES / element_bytes; }
   TW_CONSTEXPR int slabs() const { return tile_k / slab_k(); }
@@ -78,8 +83,11 @@ struct SkinnyWgmmaConfig {
   }
   TW_CONSTEXPR int values_at() const { return barriers_at() + 2 * 8 * stages; }
   TW_CONSTEXPR int slots_at() const { return ceil_div(values_at() + tile_m * row_values * 4, 16) * 16; }
+  TW_CONSTEXPR int shrunk_at() const { return slots_at() + TILE_SLOTS_BYTES; }
+  TW_CONSTEXPR int groups_at() const { return shrunk_at() + shrinkers_bytes(shrinkers, tile_m) - SHRINK_GROUPS_BYTES; }
   TW_CONSTEXPR int end() const {
-    return 1024 + (adapter.is_there() ? slots_at() + TILE_SLOTS_BYTES : values_at() + tile_m * row_values * 4);
+    return 1024 + (adapter.is_there() ? shrunk_at() + shrinkers_bytes(shrinkers, tile_m)
+        : values_at() + tile_m * row_values * 4);
   }
 };
 
@@ -106,20 +114,21 @@ template <SkinnyWgmmaConfig config> struct HeldShrunk {
 };
 
 /*
- * Adds the products of a stage's pieces to a warp's accumulators: of 16 rows from `local` on, the lane's first, and of
- * the columns from eight number `group0` of the tile on.
+ * Adds the products of a stage's `count` pieces, from `piece` on, to a warp's accumulators: of 16 rows from `local` on,
+ * the lane's first, which have `slots_here`, and of the columns from eight number `group0` of the tile on. `row0`: of
+ * the tile in what was shrunk.
  */
 template <SkinnyWgmmaConfig config, class T, int accumulators>
 TW_DEVICE void skinny_wgmma_add_second(const AdapterTile<T> &tile, const FewSlots &slots,
-    const HeldShrunk<config> &held, int row0, int first, int end, unsigned stage, int local, int group0,
-    float (&acc)[accumulators]) {
+    const HeldShrunk<config> &held, unsigned long long slots_here, int row0, SecondPiece &piece, int count,
+    unsigned stage, int local, int group0, float (&acc)[accumulators]) {
   using Pieces = SecondPieces<config.adapter, config.tile_n>;
   constexpr AdapterConfig adapter = config.adapter;
   const short own_low = slots.of[local], own_high = slots.of[local + 8];
-  for (int piece = first; piece < end; piece++, stage += Pieces::room) {
-    const int slot = slots.distinct[piece % slots.count], rank = piece / slots.count * Pieces::piece_k;
+  for (int i = 0; i < count; i++, stage += Pieces::room, piece.next(slots.count, Pieces::piece_k)) {
+    if ((slots_here >> piece.number & 1) == 0) continue;
+    const int slot = slots.distinct[piece.number];
     const bool low = own_low == slot, high = own_high == slot;
-    if (!__any_sync(ALL_LANES, low || high)) continue;
     const ShrunkRows<T> rows = shrunk_rows<adapter>(tile, row0 + local, low, high);
 #pragma unroll
     for (int s = 0; s < Pieces::steps; s++) {
@@ -127,7 +136,7 @@ TW_DEVICE void skinny_wgmma_add_second(const AdapterTile<T> &tile, const FewSlot
 #pragma unroll
       for (int m = 0; m < adapter.matrices(); m++) {
         if constexpr (HeldShrunk<config>::is_held) mask_rows(x[m], held.x[m], low, high);
-        else rows.load(rank + 16 * s + m * tile.other_part, x[m]);
+        else rows.load(piece.rank + 16 * s + m * tile.other_part, x[m]);
       }
       add_second<adapter, config.tile_n, accumulators / 4>(stage, s, 8 * group0,
           [&](int group, unsigned y0, unsigned y1) {
@@ -141,6 +150,56 @@ TW_DEVICE void skinny_wgmma_add_second(const AdapterTile<T> &tile, const FewSlot
 #pragma unroll
             for (int e = 0; e < 4; e++) acc[4 * group + e] = d[e];
           });
+    }
+  }
+}
+
+/* Column tiles whose segments have adapters: the blocks of a row tile that share its pieces. */
+template <int tile_n, class Segment> TW_CONSTEXPR int shrinking_tiles_of() {
+  if constexpr (requires { Segment::shrunk_column; }) return ceil_div(Segment::columns, tile_n);
+  else return 0;
+}
+template <int tile_n, class... Segments> constexpr int shrinking_tiles = (shrinking_tiles_of<tile_n, Segments>() + ...);
+
+/*
+ * What helper number `helper` of a block does: shrinks with others what its rows' adapters have, of which `blocks`
+ * blocks have a part each; meanwhile the row's values.
+ */
+template <SkinnyWgmmaConfig config, int blocks, class T, class Prologue>
+TW_DEVICE void skinny_wgmma_help(const Prologue &prologue, const AdapterTile<T> &second, const FewSlots &slots,
+    int row0, int rows, int helper, int across, bool has_rows, unsigned char *shared, float *values) {
+  constexpr ShrinkersConfig shrinkers = config.shrinkers;
+  const bool is_shrinker = helper < shrinkers.warps && slots.count > 0;
+  if constexpr (shrinkers.is_there()) {
+    if (is_shrinker) {
+      ShrinkGroups &groups = *(ShrinkGroups *)(shared + config.groups_at());
+      if (rows > SHRINKERS_ROWS) trap();
+      if (helper == 0) find_groups(slots, config.tile_m, groups);
+      named_sync<32 * shrinkers.warps>(SHRINKERS);
+      shrink_prefetch<config.k, shrinkers>(prologue.factors, groups, across * shrinkers.warps + helper,
+          blocks * shrinkers.warps);
+    }
+  }
+  if (!has_rows) wait_for_previous();
+  if constexpr (shrinkers.is_there()) {
+    if (is_shrinker)
+      shrink_pieces<config.k, shrinkers, T>(prologue, *(ShrinkGroups *)(shared + config.groups_at()), row0,
+          prologue.state.tiles[row0 / config.tile_m]);
+  }
+  if constexpr (config.row_values > 0) {
+    constexpr int warps = config.value_warps(), of_warp = (config.tile_m + warps - 1) / warps;
+    if (warps == config.helper_warps() || helper < warps)
+      row_values<config.tile_m, warps, of_warp < 16 ? of_warp : 16, config.row_values>(prologue, helper, row0, rows,
+          values);
+  }
+  if constexpr (shrinkers.is_there()) {
+    if (is_shrinker) {
+      auto &tile = prologue.state.tiles[row0 / config.tile_m];
+      shrink_rows<shrinkers, config.tile_m, config.adapter.rank>(prologue, slots,
+          *(ShrinkGroups *)(shared + config.groups_at()), second.shrunk_column, second.shrunk_columns, helper, tile,
+          (T *)(shared + config.shrunk_at()));
+      named_arrive<32 * (config.consumer_warps() + shrinkers.warps)>(SHRUNK_READY);
+      shrinkers_end<shrinkers>(tile, helper, blocks);
     }
   }
 }
@@ -246,7 +305,8 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
    * and only what was shrunk is waited for. A call without adapters has no such kernel. It is known here where the tile
    * has all rows of the call.
    */
-  const bool has_rows = config.adapter.is_there() && rows <= tile_m && begins_late(rows) && slots.count > 0;
+  constexpr bool shrinks = config.shrinkers.is_there();
+  const bool has_rows = config.adapter.is_there() && !shrinks && rows <= tile_m && begins_late(rows) && slots.count > 0;
   if (warp == producer) {
     if (lane == 0) {
       if (!has_rows)
@@ -262,18 +322,17 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
       }
       if constexpr (config.adapter.is_there()) {
         using Pieces = SecondPieces<config.adapter, tile_n>;
-        const int pieces = slots.count * Pieces::of_slot;
-        for (int first = 0, fill = k_blocks; first < pieces; first += of_stage, fill++) {
-          const int end = min(first + of_stage, pieces);
+        const int count = slots.count, slot_columns = (int)(second.slot_elements / config.adapter.rank);
+        SecondPiece piece{ 0, 0 };
+        for (int left = count * Pieces::of_slot, fill = k_blocks; left > 0; left -= of_stage, fill++) {
+          const int here = min(left, of_stage);
           /* A stage that nobody has filled yet is empty. */
           if (fill >= stages) empty[stage].wait(phase ^ 1);
-          full[stage].expect((end - first) * Pieces::bytes);
-          for (int piece = first; piece < end; piece++) {
-            const int slot = slots.distinct[piece % slots.count];
-            const int column = slot * (int)(second.slot_elements / config.adapter.rank) + column0;
-            load_box(shared + stage * stage_bytes + (piece - first) * Pieces::room, second_map,
-                Pieces::row_columns > 1 ? 0 : piece / slots.count * Pieces::piece_k, column / Pieces::row_columns,
-                full[stage]);
+          full[stage].expect(here * Pieces::bytes);
+          for (int i = 0; i < here; i++, piece.next(count, Pieces::piece_k)) {
+            const int column = slots.distinct[piece.number] * slot_columns + column0;
+            load_box(shared + stage * stage_bytes + i * Pieces::room, second_map,
+                Pieces::row_columns > 1 ? 0 : piece.rank, column / Pieces::row_columns, full[stage]);
           }
           if (++stage == stages) { stage = 0; phase ^= 1; }
         }
@@ -281,13 +340,8 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
     }
     __syncwarp();
   } else if (warp > producer) {
-    if (!has_rows)
-      wait_for_previous();
-    if constexpr (config.row_values > 0) {
-      constexpr int warps = config.value_warps(), of_warp = (tile_m + warps - 1) / warps;
-      row_values<tile_m, warps, of_warp < 16 ? of_warp : 16, config.row_values>(prologue, warp - (producer + 1), row0,
-          rows, values);
-    }
+    skinny_wgmma_help<config, shrinking_tiles<tile_n, Segments...>>(prologue, second, slots, row0, rows,
+        warp - (producer + 1), across, has_rows, (unsigned char *)products, values);
   } else {
     const int group = config.groups() > 1 ? warp >> 2 : 0;
     const unsigned long long base = rows_descriptor(shared);
@@ -319,10 +373,16 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
     }
     /* While the last products are under way. */
     HeldShrunk<config> held;
-    const int local = (warp & 3) * 16 + (lane >> 2);
+    const int local = (warp & 3) * 16 + (lane >> 2), shrunk_row0 = shrinks ? 0 : row0;
+    unsigned long long slots_here = 0;
     if constexpr (config.adapter.is_there()) {
       if (has_rows) wait_for_previous();
-      held.load(second, slots, row0, local);
+      slots_here = slots_of_rows(slots, (warp & 3) * 16);
+      if constexpr (shrinks) {
+        second.shrunk = (const Element *)((unsigned char *)products + config.shrunk_at());
+        if (slots.count > 0) named_sync<32 * (config.consumer_warps() + config.shrinkers.warps)>(SHRUNK_READY);
+      }
+      held.load(second, slots, shrunk_row0, local);
     }
     wgmma_wait<0>();
 #pragma unroll
@@ -337,9 +397,10 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
         }
       };
       if (pieces > 0) leave(before);
-      for (int first = 0; first < pieces; first += of_stage) {
+      SecondPiece piece{ 0, 0 };
+      for (int left = pieces; left > 0; left -= of_stage) {
         full[stage].wait(phase);
-        skinny_wgmma_add_second<config>(second, slots, held, row0, first, min(first + of_stage, pieces),
+        skinny_wgmma_add_second<config>(second, slots, held, slots_here, shrunk_row0, piece, min(left, of_stage),
             shared + stage * stage_bytes, local, group * (group_n / 8), acc);
         __syncwarp();
         leave(stage);

@@ -3,8 +3,7 @@ import { type CudaGemmSchedule, RESERVED_BYTES } from '../../../ir/cuda.js';
 import { BLOCK_COLUMNS, BLOCK_ROWS, blockWords, type GroupSize } from '../../../ir/groups.js';
 import type { GemmKernel, KernelModule, Segment } from '../../../ir/kernel.js';
 import { roundUp } from '../../../ir/types.js';
-import { type SkinnyDevice, skinnyTileStep, widths } from '../skinny/layout.js';
-import { blocksOf } from '../skinny/fewRows.js';
+import { blocksOf, type SkinnyDevice, skinnyTileStep, widths } from '../skinny/layout.js';
 import { segmentsProblem } from '../text/fragment.js';
 import { columnTiles } from '../wgmma/layout.js';
 

@@ -21,7 +21,15 @@ TW_DEVICE void prefetch(const void *p) { asm volatile("prefetch.global.L2 [%0];"
 TW_DEVICE void fence_all() { __threadfence(); }
 /* A number that another block may have changed. */
 TW_DEVICE unsigned look(const unsigned *at) { return *(const volatile unsigned *)at; }
-/* Lets others run for about half a microsecond. */
+/* The same of four floats that another block has written since this kernel began. */
+TW_DEVICE float4 look(const float4 *at) {
+  float4 x;
+  asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w) : "l"(at)
+      : "memory");
+  return x;
+}
+/* Lets others run for about half a microsecond, and for as long as a look takes at least. */
 TW_DEVICE void rest() { __nanosleep(512); }
+TW_DEVICE void rest_shortly() { __nanosleep(64); }
 
 }  // namespace tw

@@ -2,16 +2,10 @@
  * What units of kernels for few rows print besides their Config (gemm/fewRows.cuh): functors for what a row needs and
  * for what becomes of the products of each segment; and their launch.
  */
-import {
-  type ClusterSize,
-  type CudaGemmSchedule,
-  type LaunchShape,
-  MULTIPROCESSOR_BYTES,
-  RESERVED_BYTES,
-  type TensorMapDecl,
-} from '../../../ir/cuda.js';
+import { type ClusterSize, type CudaGemmSchedule, type LaunchShape, type TensorMapDecl } from '../../../ir/cuda.js';
 import { groupWidth } from '../../../ir/groupSums.js';
 import type { ContractionKernel, LogProbKernel } from '../../../ir/kernel.js';
+import { shrinkingKernel, shrinkingPrologue } from '../adapter/shrinkers.js';
 import { adaptedSegment } from '../text/adapters.js';
 import { groupValues, type RowPrologue, segmentsOf } from '../text/contraction.js';
 import { fragmentEpilogue } from '../text/fragment.js';
@@ -60,16 +54,19 @@ export function fewRowsText(call: FewRowsCall): FewRowsText {
   const segments = segmentsOf(kernel);
   const finish = finishOfTile(kernel, operands, { tm, across, warps, isSmall: true }, `row0 / ${tm}`);
   const row = prologueFunctor(prologue, operands);
+  const shrinking = shrinkingKernel(kernel, schedule);
+  const shrinkers = shrinking && shrinkingPrologue(shrinking, operands, row.instance);
   const names = segments.map((segment) => segmentName(segment, operands, segments.length === 1));
   const functors = segments.map((_, i) => epilogueOf(kernel, i, operands, prologue, tn, names[i]!, isMapped));
   const seconds = [...(call.secondMaps ?? [])];
   const line = callText(call.callee, [
     kernel.rows,
     call.a,
-    row.instance,
+    shrinkers?.instance ?? row.instance,
     ...functors.map((functor, i) => {
       const segment = segments[i]!;
-      const { type, instance } = adaptedSegment(kernel, segment, operands, { ...functor, type: names[i]! });
+      const typed = { ...functor, type: names[i]! };
+      const { type, instance } = adaptedSegment(kernel, segment, operands, typed, shrinkers !== undefined);
       if (weightMaps === undefined) return instance;
       const mapped = `Mapped<${type}>{ ${instance}, ${weightMaps[i]!} }`;
       return segment.adapter === undefined ? mapped : `MappedSecond<${type}>{ ${mapped}, ${seconds.shift()!} }`;
@@ -77,7 +74,7 @@ export function fewRowsText(call: FewRowsCall): FewRowsText {
   ]);
   const leaves = call.hasCopiers === true ? '  if (row0 < 0) return;\n' : '';
   return {
-    functors: [finish.functions, row.text, ...functors.map(({ text }) => text)],
+    functors: [finish.functions, shrinkers?.state ?? '', row.text, ...functors.map(({ text }) => text)],
     body: finish.finish === '' ? `  ${line}` : `  const int row0 = ${line}\n${leaves}${finish.finish}`,
   };
 }
@@ -175,10 +172,6 @@ function epilogueOf(
     return { lines, given: values.given };
   }
 }
-
-/** Blocks that share a multiprocessor if their shared memory does: the next kernel's begin beside this one's. */
-export const blocksOf = ({ sharedBytes }: { readonly sharedBytes: number }): number =>
-  2 * (sharedBytes + RESERVED_BYTES) <= MULTIPROCESSOR_BYTES ? 2 : 1;
 
 /** One block for each tile of the rows and columns. */
 export const launchOfTiles = (

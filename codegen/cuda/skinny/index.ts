@@ -6,6 +6,7 @@
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { ContractionKernel } from '../../../ir/kernel.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
+import { shrinkersField, shrinkingKernel } from '../adapter/shrinkers.js';
 import { adapterBytes, adapterField, secondMapsOf } from '../text/adapters.js';
 import { finishesRows, rowProgramsOf, rowPrologue, segmentsOf } from '../text/contraction.js';
 import { type CudaOperands, type EmittedCuda, kernelHead } from '../text/operands.js';
@@ -13,8 +14,16 @@ import { aboutKernel, type ConfigFields, unitText } from '../text/unit.js';
 import { operandType } from '../wgmma/instruction.js';
 import { columnTiles } from '../wgmma/layout.js';
 import { productMaps } from '../wgmma/tensorMaps.js';
-import { blocksOf, fewRowsHead, fewRowsText, launchOfTiles, mapsOf } from './fewRows.js';
-import { needsGroups, skinnyCopiers, skinnySharedBytes, skinnyStep, skinnyWarps, skinnyWgmmaLayout } from './layout.js';
+import { fewRowsHead, fewRowsText, launchOfTiles, mapsOf } from './fewRows.js';
+import {
+  blocksOf,
+  needsGroups,
+  skinnyCopiers,
+  skinnySharedBytes,
+  skinnyStep,
+  skinnyWarps,
+  skinnyWgmmaLayout,
+} from './layout.js';
 
 /** Most threads of a block that leave registers for a second block, which may be the next kernel's. */
 const THREADS_OF_TWO = 512;
@@ -119,6 +128,7 @@ interface SkinnyWgmmaConfig extends ConfigFields {
   readonly threads: number;
   readonly sharedBytes: number;
   readonly adapter?: ConfigFields;
+  readonly shrinkers?: ConfigFields;
 }
 
 /** Prints `kernel` under a legal skinnyWgmma schedule. No kernel of a plan may write weights. */
@@ -133,7 +143,7 @@ export function emitSkinnyWgmma(
   const prologue = rowPrologue(rowProgramsOf(kernel), operands);
   const rowValues = prologue.scalars.length;
   const type = operandType(operands.get(kernel.a).dtype);
-  const layout = skinnyWgmmaLayout(schedule, type, rowValues);
+  const layout = skinnyWgmmaLayout(schedule, type, rowValues, kernel);
   const { total } = columnTiles(segments, tn);
   const threads = 32 * layout.warps;
   const tensorMaps = [
@@ -145,7 +155,7 @@ export function emitSkinnyWgmma(
     }),
     ...secondMapsOf(kernel, operands, tn),
   ];
-  const sharedBytes = layout.sharedBytes + adapterBytes(kernel, layout.sharedBytes);
+  const { sharedBytes } = layout;
   const config: SkinnyWgmmaConfig = {
     tileM: tm,
     tileN: tn,
@@ -158,7 +168,7 @@ export function emitSkinnyWgmma(
     rowValues,
     threads,
     sharedBytes,
-    ...adapterField(kernel, operands),
+    ...shrinkingField(adapterField(kernel, operands)),
   };
   const [a, ...maps] = mapsOf(operands, tensorMaps);
   const [weightMaps, secondMaps] = [maps.slice(0, segments.length), maps.slice(segments.length)];
@@ -192,4 +202,12 @@ export function emitSkinnyWgmma(
     waitsForPredecessor: true,
     launch: launchOfTiles(kernel, { tm, threads, sharedBytes, columnTiles: total, cluster }),
   };
+
+  /** What was shrunk is in shared memory where the kernel shrinks it itself. */
+  function shrinkingField({ adapter }: ReturnType<typeof adapterField>) {
+    const shrinking = shrinkingKernel(kernel, schedule);
+    if (adapter === undefined || shrinking === undefined || layout.shrinkers === undefined) return adapter === undefined ? {} : { adapter };
+    const { stride, shrinkers } = shrinkersField(shrinking, operands, layout.shrinkers);
+    return { adapter: { ...adapter, stride }, shrinkers };
+  }
 }

@@ -1,8 +1,10 @@
 /** How a block of the skinny skeleton divides its tile among warps and lays out shared memory. */
-import { type CudaArch, type CudaGemmSchedule, RESERVED_BYTES } from '../../../ir/cuda.js';
+import { type CudaArch, type CudaGemmSchedule, MULTIPROCESSOR_BYTES, RESERVED_BYTES } from '../../../ir/cuda.js';
 import { groupWidth } from '../../../ir/groupSums.js';
 import { type ContractionKernel, LOGPROB_BLOCK, type Segment } from '../../../ir/kernel.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
+import { shrinkersBytes, shrinkingKernel, type Shrinkers } from '../adapter/shrinkers.js';
+import { adapterBytes } from '../text/adapters.js';
 import { segmentsOf } from '../text/contraction.js';
 import { fragmentStep, segmentsProblem, tileStep } from '../text/fragment.js';
 import { leastCommonMultiple } from '../text/operands.js';
@@ -110,13 +112,35 @@ const rowsOfWarp = (tn: number): number => (tn < 128 ? 16 : 64);
 export interface SkinnyWgmmaLayout {
   readonly warps: number;
   readonly sharedBytes: number;
+  /** Where the kernel shrinks what its rows' adapters have. */
+  readonly shrinkers?: Shrinkers;
 }
+
+/** Blocks that share a multiprocessor if their shared memory does: the next kernel's begin beside this one's. */
+export const blocksOf = ({ sharedBytes }: Pick<SkinnyWgmmaLayout, 'sharedBytes'>): number =>
+  2 * (sharedBytes + RESERVED_BYTES) <= MULTIPROCESSOR_BYTES ? 2 : 1;
+
+/**
+ * Warps that shrink, beside those that compute values and do both: few where two blocks share the registers. All of a
+ * range of 4,096 of k is on the way at once where registers hold it.
+ */
+const shrinkersOf = (blocks: number, valueWarps: number, groups: number): Shrinkers => ({
+  warps: blocks === 1 ? SHRINKER_WARPS : Math.max(valueWarps, FEW_SHRINKER_WARPS),
+  batch: blocks === 1 && groups === 1 ? 16 : 8,
+});
+const SHRINKER_WARPS = 4;
+const FEW_SHRINKER_WARPS = 2;
 
 /**
  * For operands of `dtype`, as SkinnyWgmmaConfig has it (gemm/skinnyWgmma.cuh). `rowValues` floats per row are kept for
- * the epilogue.
+ * the epilogue. Without the kernel: as if it had no adapters.
  */
-export function skinnyWgmmaLayout(schedule: CudaGemmSchedule, dtype: WgmmaType, rowValues: number): SkinnyWgmmaLayout {
+export function skinnyWgmmaLayout(
+  schedule: CudaGemmSchedule,
+  dtype: WgmmaType,
+  rowValues: number,
+  kernel?: ContractionKernel,
+): SkinnyWgmmaLayout {
   const { tm, tn, tk, stages } = schedule;
   const consumerWarps = (tn < SHARED_COLUMNS ? 1 : 2) * WARPS_OF_GROUP;
   const valueWarps = rowValues === 0 ? 0 : Math.ceil(tm / rowsOfWarp(tn));
@@ -124,10 +148,15 @@ export function skinnyWgmmaLayout(schedule: CudaGemmSchedule, dtype: WgmmaType, 
   // An instruction reads 64 rows from where a slab of tm rows begins, so memory must not end before.
   const readPast = Math.max(0, (tm * (tk / slabOf(dtype) - 1) + WGMMA_ROWS) * SLAB_BYTES - stageBytes);
   const barrierOffset = Math.max(stages * stageBytes + readPast, productBytes(schedule));
-  return {
-    warps: consumerWarps + 1 + valueWarps,
-    sharedBytes: ALIGNMENT + barrierOffset + 2 * BARRIER * stages + tm * rowValues * 4,
-  };
+  const ownBytes = ALIGNMENT + barrierOffset + 2 * BARRIER * stages + tm * rowValues * 4;
+  const warps = consumerWarps + 1;
+  if (kernel === undefined) return { warps: warps + valueWarps, sharedBytes: ownBytes };
+  const slotBytes = adapterBytes(kernel, ownBytes);
+  const shrinking = shrinkingKernel(kernel, schedule);
+  if (shrinking === undefined) return { warps: warps + valueWarps, sharedBytes: ownBytes + slotBytes };
+  const sharedBytes = ownBytes + slotBytes + shrinkersBytes(shrinking, tm);
+  const shrinkers = shrinkersOf(blocksOf({ sharedBytes }), valueWarps, consumerWarps / WARPS_OF_GROUP);
+  return { warps: warps + Math.max(valueWarps, shrinkers.warps), sharedBytes, shrinkers };
 }
 
 /** The reason why the skeleton cannot run the kernel with this schedule, apart from operands and shared memory. */
@@ -152,6 +181,26 @@ export function skinnyWgmmaProblem(
   return undefined;
 }
 
+/**
+ * The schedule of a kernel with adapters that shrinks rows itself, with fewer stages where shared memory is full. As
+ * many blocks share a multiprocessor as before. Undefined if there is no room in `sharedBytesPerBlock`.
+ */
+export function withShrinkers(
+  kernel: ContractionKernel,
+  schedule: CudaGemmSchedule,
+  dtype: WgmmaType,
+  rowValues: number,
+  sharedBytesPerBlock: number,
+): CudaGemmSchedule | undefined {
+  const blocks = blocksOf(skinnyWgmmaLayout(schedule, dtype, rowValues));
+  for (let { stages } = schedule; stages >= STAGES.least; stages--) {
+    const own: CudaGemmSchedule = { ...schedule, stages, adapters: 'shrinks' };
+    const layout = skinnyWgmmaLayout(own, dtype, rowValues, kernel);
+    if (layout.sharedBytes + RESERVED_BYTES <= sharedBytesPerBlock && blocksOf(layout) >= blocks) return own;
+  }
+  return undefined;
+}
+
 // What the two skeletons for few rows differ in: one record for defaults and for legality.
 
 export const FEW_ROWS = {
@@ -167,8 +216,8 @@ export const FEW_ROWS = {
   skinnyWgmma: {
     stages: STAGES,
     problem: skinnyWgmmaProblem,
-    sharedBytes: (schedule: CudaGemmSchedule, rowValues: number, dtype: WgmmaType) =>
-      skinnyWgmmaLayout(schedule, dtype, rowValues).sharedBytes,
+    sharedBytes: (schedule: CudaGemmSchedule, rowValues: number, dtype: WgmmaType, kernel?: ContractionKernel) =>
+      skinnyWgmmaLayout(schedule, dtype, rowValues, kernel).sharedBytes,
     archProblem: (arch: CudaArch) => (arch === 'sm_90a' ? undefined : `wgmma needs sm_90a, the target is ${arch}`),
   },
 } as const;

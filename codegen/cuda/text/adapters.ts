@@ -45,19 +45,24 @@ export interface TypedInstance {
   readonly instance: string;
 }
 
-/** A segment's functor with what rows of adapters add to it; itself where they add nothing. */
+/**
+ * A segment's functor with what rows of adapters add to it; itself where they add nothing. `shrinks`: the kernel shrinks
+ * rows itself.
+ */
 export function adaptedSegment(
   kernel: ContractionKernel,
   { adapter, pairing }: Segment,
   operands: CudaOperands,
   functor: TypedInstance,
+  shrinks = false,
 ): TypedInstance {
   const rows = adapterOf(kernel);
   if (rows === undefined || adapter === undefined) return functor;
   const [slots, shrunk, second] = [rows.slot, rows.shrunk, adapter.weight].map((name) => operands.get(name));
-  const type = `Adapted<${functor.type}, ${ELEMENT_TYPES[second!.dtype]}, ${matricesOf(pairing)}>`;
   const at = adapter.part * rows.rank;
-  const part = `${operands.nameOf(shrunk!)}${at === 0 ? '' : ` + ${at}`}`;
+  const column = shrinks ? `, ${at}` : '';
+  const type = `Adapted<${functor.type}, ${ELEMENT_TYPES[second!.dtype]}, ${matricesOf(pairing)}${column}>`;
+  const part = shrinks ? 'nullptr' : `${operands.nameOf(shrunk!)}${at === 0 ? '' : ` + ${at}`}`;
   const fields = [functor.instance, operands.nameOf(slots!), part, operands.nameOf(second!)];
   return { type, instance: `${type}{ ${fields.join(', ')} }` };
 }

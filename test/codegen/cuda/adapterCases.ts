@@ -120,6 +120,18 @@ export const emulateAdapters = (
 ): ReadonlyMap<string, Float64Array> =>
   emulateModule(own.module, { ...valuesOf(own, rows), schedules: [shrinkSchedule(shrink), gemm], ...options }).values;
 
+/** The same of a product that shrinks rows itself, launched `times` times. */
+export const emulateShrinking = (
+  { module, shrink, base, kernel }: AdapterCase,
+  rows: RowsOfAdapters,
+  gemm: CudaGemmSchedule,
+  { times = 1, ...options }: Pick<EmulateOptions, 'backwards' | 'mutate'> & { readonly times?: number } = {},
+): ReadonlyMap<string, Float64Array> => {
+  const own = { ...module, kernels: Array.from({ length: times }, () => kernel) };
+  const schedules = own.kernels.map((): CudaGemmSchedule => ({ ...gemm, adapters: 'shrinks' }));
+  return emulateModule(own, { ...valuesOf({ module, shrink, base, kernel }, rows), schedules, ...options }).values;
+};
+
 /** The shrink kernel alone. */
 export const emulateShrink = (
   { module, shrink, base, kernel }: AdapterCase,

@@ -1,0 +1,55 @@
+/*
+ * How the first factor of adapters is summed, wherever it is: a row's product with a column of A is the sum of eight,
+ * each of a range of k, an eighth of it, in order. A warp has a range of eight columns of one slot, and of 8 or 16
+ * rows. Operands go from memory to registers, 16 bytes a lane: of each 32 of k, a quad's lane has eight neighbours, and
+ * an instruction takes four of them from every lane. That order is the same for both operands, and no order of k that a
+ * product knows.
+ */
+#pragma once
+#include "gemm/adapter.cuh"
+#include "lib/mma.cuh"
+
+namespace tw {
+
+/* Ranges of k; and k of two instructions. */
+constexpr int SHRINK_RANGES = 8, SHRINK_STEP = 32;
+
+/* k of a range. */
+TW_CONSTEXPR int shrink_range(int k) { return ceil_div(ceil_div(k, SHRINK_RANGES), SHRINK_STEP) * SHRINK_STEP; }
+
+/* Eight numbers of a row at `at`, of which those from `end` on are zeros, and those past the depth. */
+template <int depth, class T> TW_DEVICE uint4 shrink_load(const T *row, int at, int end, bool is_there) {
+  uint4 words = { 0u, 0u, 0u, 0u };
+  if (is_there && at < end) {
+    words = *(const uint4 *)(row + at);
+    if constexpr (depth % 8 != 0) {
+      unsigned *const all[4] = { &words.x, &words.y, &words.z, &words.w };
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        const int left = depth - at - 2 * i;
+        *all[i] = left <= 0 ? 0u : left == 1 ? *all[i] & 0xffffu : *all[i];
+      }
+    }
+  }
+  return words;
+}
+
+/* Half of a step of 16 rows as an instruction takes it: `low` and `high` are what a lane has of its two rows. */
+TW_DEVICE void shrink_fragment(unsigned (&to)[4], const uint4 &low, const uint4 &high, int half) {
+  to[0] = half == 0 ? low.x : low.z;
+  to[1] = half == 0 ? high.x : high.z;
+  to[2] = half == 0 ? low.y : low.w;
+  to[3] = half == 0 ? high.y : high.w;
+}
+
+/* Adds that half of a step: `y` is what a lane has of its column. */
+template <class T> TW_DEVICE void shrink_add(float (&acc)[4], const unsigned (&x)[4], const uint4 &y, int half) {
+  mma<T>(acc, x, half == 0 ? y.x : y.z, half == 0 ? y.y : y.w);
+}
+
+/* What follows the first range of it, of the same number. */
+TW_DEVICE float2 shrink_sum(const float2 &sum, const float2 &more) {
+  return { add(sum.x, more.x), add(sum.y, more.y) };
+}
+
+}  // namespace tw

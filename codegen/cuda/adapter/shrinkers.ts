@@ -1,0 +1,68 @@
+/** Products that shrink the rows of their adapters themselves: what adapter/shrinkers.cuh is told of them. */
+import type { CudaGemmSchedule } from '../../../ir/cuda.js';
+import type { ContractionKernel, GemmKernel } from '../../../ir/kernel.js';
+import { PACKED_COLUMNS } from '../../../ir/packing.js';
+import { roundUp } from '../../../ir/types.js';
+import { type CudaOperands, ELEMENT_TYPES, matricesOf } from '../text/operands.js';
+import type { ConfigFields } from '../text/unit.js';
+
+/** Warps that shrink, and steps of k whose operands each has on the way together. */
+export interface Shrinkers {
+  readonly warps: number;
+  readonly batch: number;
+}
+
+type Adapted = GemmKernel & Required<Pick<GemmKernel, 'adapter'>>;
+
+/** The kernel, if it shrinks rows itself under this schedule. */
+export const shrinkingKernel = (
+  kernel: ContractionKernel,
+  { adapters }: Pick<CudaGemmSchedule, 'adapters'>,
+): Adapted | undefined =>
+  adapters === 'shrinks' && kernel.anchor === 'gemm' && kernel.adapter !== undefined
+    ? { ...kernel, adapter: kernel.adapter }
+    : undefined;
+
+/** Columns of what was shrunk that a column tile reads at most. */
+const ownColumns = ({ adapter: { rank }, segments }: Adapted): number =>
+  Math.max(...segments.map(({ adapter, pairing }) => (adapter === undefined ? 0 : rank * matricesOf(pairing))));
+
+/** Elements from row to row of what was shrunk, in shared memory: rows of a fragment lie in different banks. */
+const pitchOf = (kernel: Adapted): number => ownColumns(kernel) + 8;
+
+const GROUPS_BYTES = 656;
+
+/** Bytes that shrinkers add to a block's shared memory. */
+export const shrinkersBytes = (kernel: Adapted, tm: number): number =>
+  roundUp(tm * pitchOf(kernel) * 2, 16) + GROUPS_BYTES;
+
+/** Fields of AdapterConfig that differ, and ShrinkersConfig as a field of a skeleton's Config. */
+export function shrinkersField(kernel: Adapted, operands: CudaOperands, { warps, batch }: Shrinkers) {
+  const { first, rank } = kernel.adapter;
+  const columns = first.parts * rank;
+  const shrinkers: ConfigFields = {
+    warps,
+    columns,
+    ownColumns: ownColumns(kernel),
+    aStride: operands.get(kernel.a).stride,
+    wStride: operands.weight(first.weight).stride,
+    wRows: roundUp(columns, PACKED_COLUMNS),
+    batch,
+  };
+  return { stride: pitchOf(kernel), shrinkers };
+}
+
+const STATE = 'shrinkers_state';
+
+/** A prologue with what shrinkers read, and the memory that they share, which stands before the kernel's head. */
+export function shrinkingPrologue(kernel: Adapted, operands: CudaOperands, prologue: string) {
+  const { slot, first } = kernel.adapter;
+  const a = operands.get(kernel.a);
+  const state = 'ShrinkersState<config.tile_m, config.shrinkers.columns>';
+  const type = `Shrinking<${prologue.slice(0, prologue.indexOf('{'))}, ${ELEMENT_TYPES[a.dtype]}, ${state}>`;
+  const names = [kernel.a, slot, first.weight, first.scale].map((name) => operands.nameOf(operands.get(name)));
+  return {
+    state: `__device__ ${state} ${STATE};`,
+    instance: `${type}{ ${[prologue, ...names, STATE].join(', ')} }`,
+  };
+}
