@@ -13,6 +13,8 @@ import {
   type CudaGemmSkeleton,
   type CudaSchedule,
   LONE_BLOCKS,
+  MULTIPROCESSOR_BYTES,
+  RESERVED_BYTES,
   RESIDENT_BLOCKS,
   SHRINK_ROWS,
 } from '../../ir/cuda.js';
@@ -110,6 +112,7 @@ function contractionProblem(
   const types = contractionTypes(kernel, module);
   if (typeof types === 'string') return types;
   if (s.adapters !== undefined && !hasAdapters(kernel)) return 'its rows have no adapters';
+  if (s.adapters === 'shrinks' && s.skeleton !== 'skinnyWgmma') return `${s.skeleton} cannot shrink its rows`;
   if (s.adapters === 'none') {
     const { adapters: _, ...same } = s;
     return contractionProblem(withoutAdapters(kernel), module, same, facts);
@@ -302,19 +305,19 @@ function skinnySchedule(
   return schedule !== undefined && isLegalCuda(kernel, module, schedule, facts) === true ? schedule : undefined;
 }
 
-/** The schedule with which a product of few rows shrinks rows of adapters itself; undefined if it cannot. */
+/** The schedule with which a product of so many rows shrinks them itself; undefined if it cannot. */
 export function shrinkingSchedule(
   kernel: ContractionKernel,
   module: KernelModule,
   schedule: CudaGemmSchedule,
-  facts: CudaFacts,
+  rows: number,
 ): CudaGemmSchedule | undefined {
   const types = contractionTypes(kernel, module);
-  if (schedule.skeleton !== 'skinnyWgmma' || !hasAdapters(kernel) || typeof types === 'string') return undefined;
+  if (schedule.skeleton !== 'skinnyWgmma' || rows > SKINNY_ROWS || typeof types === 'string') return undefined;
   const dtype = WGMMA_TYPES.find((each) => each === types.a);
-  if (dtype === undefined) return undefined;
-  const own = withShrinkers(kernel, schedule, dtype, rowValuesOf(kernel, module), facts.sharedBytesPerBlock);
-  return own !== undefined && isLegalCuda(kernel, module, own, facts) === true ? own : undefined;
+  // Every device of sm_90a has this room.
+  const room = MULTIPROCESSOR_BYTES - RESERVED_BYTES - STATIC_SHARED;
+  return dtype === undefined ? undefined : withShrinkers(kernel, schedule, dtype, rowValuesOf(kernel, module), room);
 }
 
 /** Schedules to try, best first. */
@@ -444,6 +447,6 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
     }
   },
   default: defaultCudaSchedule,
-  settle: settleAdapters,
+  settle: (...given) => settleAdapters(...given, shrinkingSchedule),
   legality: isLegalCuda,
 };

@@ -85,6 +85,20 @@ describe('buckets of a model with slots for adapters', () => {
     });
   });
 
+  it('with adapters have products that shrink few rows themselves', () => {
+    for (const tokens of [1, 40]) {
+      const bucket = bucketsFor(step.buckets, sizeOf(tokens), 0, { hasAdapters: true })[0]!;
+      for (const { schedule, text } of productsOf(step, bucket).values()) {
+        expect(schedule).toMatchObject({ skeleton: 'skinnyWgmma', adapters: 'shrinks' });
+        expect(text.source).toContain('Shrinking<');
+      }
+      step.kernels.forEach(({ anchor }, i) => {
+        if (anchor === 'shrink')
+          expect(step.schedules[bucket]![step.launches[i]!.signature]).toMatchObject({ isIdle: true });
+      });
+    }
+  });
+
   it('are refused where their kernels disagree', () => {
     const legality = legalityOf(cudaScheduling, DEVICE);
     expect(() => checkPlan(adapted, legality)).not.toThrow();
@@ -99,7 +113,7 @@ describe('buckets of a model with slots for adapters', () => {
       return { ...adapted, functions };
     };
     expect(() => checkPlan(changed(product, { adapters: 'none' }), legality)).toThrow('what adapters add');
-    expect(() => checkPlan(changed(shrink, { isIdle: true }), legality)).toThrow('what adapters add');
-    expect(() => checkPlan(changed(shrink, { isIdle: undefined }), legality)).toThrow();
+    expect(() => checkPlan(changed(product, { adapters: undefined }), legality)).toThrow('what adapters add');
+    expect(() => checkPlan(changed(shrink, { isIdle: undefined }), legality)).toThrow('what adapters add');
   });
 });

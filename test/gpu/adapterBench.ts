@@ -1,9 +1,11 @@
 /**
  * `node dist/test/gpu/adapterBench.js [RANK]`: what adapters cost the contractions of a layer of about 8B weights, with
  * the schedules that a plan would choose. For each number of rows: the layer without adapters; with room for them and
- * none in use; all rows with one; rows with as many as there are. Shares are of what the bytes alone would take.
+ * none in use; all rows with one; rows with as many as there are. Shares are of what the bytes alone would take. Where
+ * rows are few also with products that shrink their rows themselves; their results are compared, bit by bit.
  */
-import { defaultCudaSchedule, emitCudaKernel } from '../../codegen/cuda/index.js';
+import { createHash } from 'node:crypto';
+import { defaultCudaSchedule, emitCudaKernel, shrinkingSchedule } from '../../codegen/cuda/index.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import { packedBytes, physicalToLogical, slotBytes } from '../../ir/packing.js';
 import { rowStride } from '../../ir/plan.js';
@@ -73,6 +75,12 @@ for (const rows of SIZES) {
   const bucket = scoringBucket({ tokens: rows, rows, longest: rows });
   const emit = (kernel: Kernel, module: KernelModule) =>
     emitCudaKernel(kernel, module, defaultCudaSchedule(kernel, module, facts, bucket), CAPACITY);
+  /** The product that shrinks its rows, if it can. */
+  const shrinkingOf = ({ kernel, module }: AdapterCase) => {
+    const schedule = defaultCudaSchedule(kernel, module, facts, bucket);
+    const shrinking = schedule.kind === 'gemm' ? shrinkingSchedule(kernel, module, schedule, rows) : undefined;
+    return shrinking === undefined ? [] : [emitCudaKernel(kernel, module, shrinking, CAPACITY)];
+  };
   let list;
   try {
     list = cases.map(({ own, memories }) => ({
@@ -80,12 +88,13 @@ for (const rows of SIZES) {
       memories,
       base: [emit(own.base.kernel, own.base.module)],
       with: [own.shrink, own.kernel].map((kernel) => emit(kernel, own.module)),
+      inside: shrinkingOf(own),
     }));
   } catch (error) {
     console.log(`${rows} rows: ${error instanceof Error ? error.message : String(error)}`);
     continue;
   }
-  const texts = list.flatMap((each) => [...each.base, ...each.with]);
+  const texts = list.flatMap((each) => [...each.base, ...each.with, ...each.inside]);
   const { cubins } = await compileCubins(
     [...new Map(texts.map((text) => [text.symbol, text])).values()].map(({ symbol, source, headers }) => ({
       symbol,
@@ -97,13 +106,13 @@ for (const rows of SIZES) {
   const modules = new Map([...cubins].map(([symbol, cubin]) => [symbol, new cuda.Module(device, cubin)]));
   const slots: { memory: CudaMemory; offset: number; bytes: number }[] = [];
   const launches: ReturnType<typeof bindKernel>[] = [];
-  const numbers = list.map(({ own, memories, base, with: adapted }) => {
+  const numbers = list.map(({ own, memories, base, with: adapted, inside }) => {
     const from = slots.length;
     const names = [...memories.keys()];
     for (const each of names) slots.push({ memory: memories.get(each)!, offset: 0, bytes: bytesOf(own.module, each) });
     const add = (text: (typeof base)[number]): number =>
       launches.push(bindKernel(text.symbol, text, modules.get(text.symbol)!, (each) => from + names.indexOf(each))) - 1;
-    return { base: base.map(add), with: adapted.map(add) };
+    return { base: base.map(add), with: adapted.map(add), inside: inside.map(add) };
   });
   const program = new cuda.Program({
     device,
@@ -129,6 +138,22 @@ for (const rows of SIZES) {
         Int32Array.from({ length: CAPACITY.T }, (_, row) => slotOf(row)),
       );
   };
+  /** What products have written of these rows, as a hash; and memory without it. */
+  const outputs = (which: typeof list) =>
+    which.flatMap(({ own, memories }) =>
+      own.kernel.segments.flatMap((segment) =>
+        segment.outputs.map(({ buffer }) => ({ memory: memories.get(buffer)!, bytes: bytesOf(own.module, buffer) })),
+      ),
+    );
+  const first = (bytes: number): number => Math.floor((bytes / roundUp(CAPACITY.T, 64)) * rows);
+  const resultsOf = (which: typeof list): string => {
+    const hash = createHash('sha256');
+    for (const { memory, bytes } of outputs(which)) hash.update(new Uint8Array(memory.read(0, first(bytes))));
+    return hash.digest('hex');
+  };
+  const clear = (which: typeof list): void => {
+    for (const { memory, bytes } of outputs(which)) memory.write(0, new Uint8Array(first(bytes)).fill(0xff));
+  };
   const many = Math.min(rows, SLOTS);
   const states: readonly (readonly [string, number, (row: number) => number])[] = [
     ['none', 0, () => -1],
@@ -143,6 +168,7 @@ for (const rows of SIZES) {
       label: 'all',
       base: numbers.flatMap((each) => each.base),
       with: numbers.flatMap((each) => each.with),
+      inside: numbers.flatMap((each) => each.inside),
       cases: list,
     },
   ];
@@ -162,18 +188,24 @@ for (const rows of SIZES) {
     );
     const base = await time(line.base);
     const cells: string[] = [];
+    const insideCells: string[] = [];
     for (const [, distinct, slotOf] of states) {
       use(slotOf);
-      const us = await time(line.with);
       const floor = 1 + (distinct * perAdapter) / weightBytes;
-      cells.push(
-        `${us.toFixed(1)} µs ${(100 * (us / base - 1)).toFixed(1)} % (${(100 * (floor - 1)).toFixed(1)} %)`.padEnd(28),
-      );
+      const cell = (us: number): string =>
+        `${us.toFixed(1)} µs ${(100 * (us / base - 1)).toFixed(1)} % (${(100 * (floor - 1)).toFixed(1)} %)`.padEnd(28);
+      cells.push(cell(await time(line.with)));
+      if (line.inside.length === 0) continue;
+      const wanted = resultsOf(line.cases);
+      clear(line.cases);
+      insideCells.push(cell(await time(line.inside)));
+      if (resultsOf(line.cases) !== wanted) console.log(`${line.label}, ${distinct} adapters: OTHER BITS`);
     }
     const rate = (weightBytes / base / 1000).toFixed(0);
     console.log(
       `${line.label.padEnd(10)} ${base.toFixed(1).padStart(8)} µs ${rate.padStart(5)} GB/s  ${cells.join('')}`,
     );
+    if (insideCells.length > 0) console.log(`${'  shrinking itself'.padEnd(35)}${insideCells.join('')}`);
   }
   // Alone: what shrink kernels take.
   for (const [label, , slotOf] of states) {

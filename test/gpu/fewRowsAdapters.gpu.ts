@@ -1,7 +1,7 @@
 /**
  * Rows of adapters on a real device: every skeleton that adds second factors gives the same bits, rows without adapter
  * have those of a kernel without adapters, and a row has the same in any company. The first factor has the same bits in
- * every tile. Against float64 too.
+ * every tile, and in products that shrink their rows themselves, launched again and again. Against float64 too.
  */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
@@ -14,6 +14,7 @@ import {
   adapterCase,
   arrangeAdapters,
   arrangeBase,
+  arrangeShrinking,
   interpretAdapters,
   type RowsOfAdapters,
 } from '../codegen/cuda/adapterCases.js';
@@ -44,6 +45,9 @@ const SCHEDULES: readonly CudaGemmSchedule[] = [
 ];
 
 const SHAPE = { hidden: 1024, inter: 1408, headDim: 64 } as const;
+/** Calls of products that shrink their rows, and launches of each one behind another. */
+const COUNTS: readonly number[] = [1, 5, 16, 33, 64];
+const LAUNCHES = 4;
 /** 70 rows: two tiles of 64, with base rows and every slot among them. */
 const MIXED = Array.from({ length: 70 }, (_, i) => (i % 7 === 3 ? -1 : (i * 5) % 24));
 
@@ -69,10 +73,22 @@ describe('rows of adapters', { skip }, () => {
       const arranged = legal.map((gemm) => ({ gemm, at: arrangeAdapters(own, all, { gemm }) }));
       const apart = arrangeAdapters(own, few, { gemm: legal[0]! });
       const base = arrangeBase(own, all, legal[0]!);
+      const inside = legal
+        .filter(
+          (each) => isLegalCuda(own.kernel, own.module, { ...each, adapters: 'shrinks' }, launcher.facts) === true,
+        )
+        .flatMap((gemm) =>
+          COUNTS.map((count) => {
+            const rows = Array.from({ length: count }, (_, i) => i + (count < 16 ? 64 : 0));
+            return { gemm, rows, at: arrangeShrinking(own, { slots: rows.map((row) => MIXED[row]!), rows }, gemm) };
+          }),
+        );
+      assert(arch !== 'sm_90a' || inside.length >= COUNTS.length, 'no product shrinks its rows');
       const shrinks = SHRINK_ROWS.map((rows) =>
         emitCudaKernel(own.shrink, own.module, { kind: 'loop', threads: 256, rows }, { T: 128, R: 128 }),
       );
-      await launcher.load([...arranged.flatMap(({ at }) => at.emitted), ...apart.emitted, ...base.emitted, ...shrinks]);
+      const programs = [...arranged, ...inside].flatMap(({ at }) => at.emitted);
+      await launcher.load([...programs, ...apart.emitted, ...base.emitted, ...shrinks]);
       const run = async ({ emitted, memory, values }: Arranged, rows: number, texts = emitted) => {
         // Tensor maps show the rows that memory has.
         for (const text of texts) await launcher.launch(text, memory, { T: rows, R: 1 }, roundUp(rows, ROW_PAD));
@@ -92,6 +108,14 @@ describe('rows of adapters', { skip }, () => {
       for (const { gemm, at } of arranged.slice(1))
         for (const [name, rows] of outputsOf(own, await run(at, MIXED.length), MIXED.length))
           rows.forEach((row, i) => same(row, got.get(name)![i]!, `${name} of row ${i} by ${gemm.skeleton} ${gemm.tm}`));
+      for (const { gemm, rows, at } of inside) {
+        // The numbers that blocks share are in memory of the kernel: each launch begins with what one has left.
+        for (let i = 0; i < LAUNCHES; i++)
+          for (const [name, values] of outputsOf(own, await run(at, rows.length), rows.length))
+            values.forEach((row, i) =>
+              same(row, got.get(name)![rows[i]!]!, `${name} of row ${rows[i]} of ${rows.length}, shrunk by ${gemm.tm}`),
+            );
+      }
       for (const [name, rows] of outputsOf(own, await run(apart, chosen.length), chosen.length))
         rows.forEach((row, i) => same(row, got.get(name)![chosen[i]!]!, `${name} of row ${chosen[i]}, apart`));
       const without = outputsOf(own, await run(base, MIXED.length), MIXED.length);

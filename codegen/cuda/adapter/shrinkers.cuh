@@ -139,6 +139,8 @@ TW_DEVICE void shrink_pieces(const State &buffers, const ShrinkGroups &groups, i
   constexpr int range = shrink_range(k), batch = config.batch;
   const int lane = (int)threadIdx.x % 32, quad = lane % 4;
   const int pieces = groups.count * ShrinkPieces<config>::of_group;
+  /* No bit is set, which no compiler knows. */
+  const unsigned none = (unsigned)blocks_again() >> 30;
   unsigned next = 0;
   if (lane == 0) next = atomicAdd(&tile.taken.is, 1u);
   for (;;) {
@@ -148,21 +150,21 @@ TW_DEVICE void shrink_pieces(const State &buffers, const ShrinkGroups &groups, i
     if (lane == 0) next = atomicAdd(&tile.taken.is, 1u);
     const ShrinkPiece piece = ShrinkPieces<config>::at(number);
     const int local = groups.row[piece.group][lane / 4];
-    /* Opaque: loads of what is known not to change would be moved behind the barrier below. */
-    const T *const y_row = opaque(
-        shrink_factor<config>(buffers.factors, groups.slot[piece.group], piece.column + lane / 4));
-    const T *const x_row = opaque(buffers.rows + (long long)(row0 + local) * config.a_stride);
+    const T *const y_row = shrink_factor<config>(buffers.factors, groups.slot[piece.group], piece.column + lane / 4);
+    const T *const x_row = buffers.rows + (long long)(row0 + local) * config.a_stride;
     const int first = piece.range * range, end = min(first + range, k);
     float acc[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
     for (int at = first; at < end; at += batch * SHRINK_STEP) {
       uint4 x[batch], y[batch];
+      unsigned all = 0;
 #pragma unroll
       for (int s = 0; s < batch; s++) {
         y[s] = shrink_load<k>(y_row, at + SHRINK_STEP * s + 8 * quad, end, true);
         x[s] = shrink_load<k>(x_row, at + SHRINK_STEP * s + 8 * quad, end, local >= 0);
+        all |= x[s].x | y[s].x;
       }
-      /* All of them are on the way before one is waited for: compilers would take them one by one. */
-      __syncwarp();
+      /* Zero bits of all of them: they are on the way together, where compilers would take them one after another. */
+      acc[0] = __uint_as_float(__float_as_uint(acc[0]) | (all & none));
 #pragma unroll
       for (int s = 0; s < batch; s++) {
 #pragma unroll

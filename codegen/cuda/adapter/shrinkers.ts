@@ -38,8 +38,8 @@ export const shrinkersBytes = (kernel: Adapted, tm: number): number =>
 
 /** Fields of AdapterConfig that differ, and ShrinkersConfig as a field of a skeleton's Config. */
 export function shrinkersField(kernel: Adapted, operands: CudaOperands, { warps, batch }: Shrinkers) {
-  const { first, rank } = kernel.adapter;
-  const columns = first.parts * rank;
+  const { first, shrunk } = kernel.adapter;
+  const columns = Number(operands.get(shrunk).columns);
   const shrinkers: ConfigFields = {
     warps,
     columns,

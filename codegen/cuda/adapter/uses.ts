@@ -15,8 +15,13 @@ interface Adapted {
   readonly shrink: string;
 }
 
-/** Whether a product of so many rows can shrink them itself under a schedule. */
-const canShrink = (_kernel: GemmKernel, _schedule: CudaGemmSchedule, _rows: number): boolean => false;
+/** The schedule with which a product of so many rows shrinks them itself, and is as one without; undefined if none. */
+export type Shrinking = (
+  kernel: GemmKernel,
+  module: KernelModule,
+  schedule: CudaGemmSchedule,
+  rows: number,
+) => CudaGemmSchedule | undefined;
 
 /**
  * The schedules of a bucket, by signature, with what they say of adapters: `adapters` of products, `isIdle` of shrink
@@ -27,18 +32,20 @@ export function settleAdapters(
   launches: readonly Launch[],
   schedules: Readonly<Record<string, CudaSchedule>>,
   bucket: Bucket,
+  shrinking: Shrinking,
 ): Readonly<Record<string, CudaSchedule>> {
   const adapted = adaptedOf(module, launches);
   if (adapted.length === 0) return schedules;
-  const use = bucket.withoutAdapters === true ? 'none' : 'shrinks';
-  const without = new Set(adapted.map(({ product }) => product));
-  if (use === 'shrinks') keepShrinking(adapted, schedules, bucket, without);
-  const read = new Set(adapted.filter(({ product }) => !without.has(product)).map(({ shrink }) => shrink));
   const settled = { ...schedules };
-  for (const { product, shrink } of adapted) {
-    settled[product] = productUse(schedules[product], without.has(product) ? use : undefined);
-    settled[shrink] = shrinkUse(schedules[shrink], !read.has(shrink));
-  }
+  for (const { product } of adapted) settled[product] = unsettled(schedules[product]);
+  const plain = (product: string): CudaGemmSchedule => ({ ...unsettled(schedules[product]), adapters: 'none' });
+  const products =
+    bucket.withoutAdapters === true
+      ? new Map(adapted.map(({ product }) => [product, plain(product)]))
+      : shrinkingProducts(module, adapted, schedules, bucket, shrinking);
+  const read = new Set(adapted.filter(({ product }) => !products.has(product)).map(({ shrink }) => shrink));
+  for (const [product, schedule] of products) settled[product] = schedule;
+  for (const { shrink } of adapted) settled[shrink] = shrinkUse(schedules[shrink], !read.has(shrink));
   return settled;
 }
 
@@ -55,31 +62,35 @@ function adaptedOf({ kernels }: KernelModule, launches: readonly Launch[]): read
 }
 
 /**
- * Leaves of `products` those that shrink their rows. One that shares its shrink kernel's code with another that cannot
- * reads what that kernel leaves, as the other does: the code is launched for both or for none.
+ * The products that shrink their rows, and their schedules. One that shares its shrink kernel's code with another that
+ * cannot reads what that kernel leaves, as the other does: the code is launched for both or for none.
  */
-function keepShrinking(
+function shrinkingProducts(
+  module: KernelModule,
   adapted: readonly Adapted[],
   schedules: Readonly<Record<string, CudaSchedule>>,
   { extents }: Bucket,
-  products: Set<string>,
-): void {
-  for (const { kernel, product } of adapted) {
-    const schedule = schedules[product];
-    if (schedule?.kind !== 'gemm' || !canShrink(kernel, schedule, extentIn(kernel.rows, extents)))
-      products.delete(product);
-  }
+  shrinking: Shrinking,
+): ReadonlyMap<string, CudaGemmSchedule> {
+  const products = new Map(
+    adapted.flatMap(({ kernel, product }) => {
+      const own = shrinking(kernel, module, unsettled(schedules[product]), extentIn(kernel.rows, extents));
+      return own === undefined ? [] : [[product, own] as const];
+    }),
+  );
   for (let before = Infinity; products.size < before;) {
     before = products.size;
     const read = new Set(adapted.filter(({ product }) => !products.has(product)).map(({ shrink }) => shrink));
     for (const { product, shrink } of adapted) if (read.has(shrink)) products.delete(product);
   }
+  return products;
 }
 
-function productUse(schedule: CudaSchedule | undefined, use: CudaGemmSchedule['adapters']): CudaSchedule {
+/** The schedule of a product that says nothing of adapters. */
+function unsettled(schedule: CudaSchedule | undefined): CudaGemmSchedule {
   if (schedule?.kind !== 'gemm') throw new Error('A product with adapters has no gemm schedule.');
   const { adapters: _, ...others } = schedule;
-  return use === undefined ? others : { ...others, adapters: use };
+  return others;
 }
 
 function shrinkUse(schedule: CudaSchedule | undefined, isIdle: boolean): CudaSchedule {

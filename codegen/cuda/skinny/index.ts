@@ -206,7 +206,8 @@ export function emitSkinnyWgmma(
   /** What was shrunk is in shared memory where the kernel shrinks it itself. */
   function shrinkingField({ adapter }: ReturnType<typeof adapterField>) {
     const shrinking = shrinkingKernel(kernel, schedule);
-    if (adapter === undefined || shrinking === undefined || layout.shrinkers === undefined) return adapter === undefined ? {} : { adapter };
+    if (adapter === undefined || shrinking === undefined || layout.shrinkers === undefined)
+      return adapter === undefined ? {} : { adapter };
     const { stride, shrinkers } = shrinkersField(shrinking, operands, layout.shrinkers);
     return { adapter: { ...adapter, stride }, shrinkers };
   }

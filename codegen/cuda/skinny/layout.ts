@@ -182,21 +182,21 @@ export function skinnyWgmmaProblem(
 }
 
 /**
- * The schedule of a kernel with adapters that shrinks rows itself, with fewer stages where shared memory is full. As
- * many blocks share a multiprocessor as before. Undefined if there is no room in `sharedBytesPerBlock`.
+ * The schedule with which a kernel with adapters shrinks its rows itself: with fewer stages where shared memory is full,
+ * or where fewer blocks would share a multiprocessor than without. Undefined if there is no room in `room` bytes.
  */
 export function withShrinkers(
   kernel: ContractionKernel,
   schedule: CudaGemmSchedule,
   dtype: WgmmaType,
   rowValues: number,
-  sharedBytesPerBlock: number,
+  room: number,
 ): CudaGemmSchedule | undefined {
-  const blocks = blocksOf(skinnyWgmmaLayout(schedule, dtype, rowValues));
   for (let { stages } = schedule; stages >= STAGES.least; stages--) {
     const own: CudaGemmSchedule = { ...schedule, stages, adapters: 'shrinks' };
     const layout = skinnyWgmmaLayout(own, dtype, rowValues, kernel);
-    if (layout.sharedBytes + RESERVED_BYTES <= sharedBytesPerBlock && blocksOf(layout) >= blocks) return own;
+    const blocks = blocksOf(skinnyWgmmaLayout(own, dtype, rowValues));
+    if (layout.sharedBytes <= room && blocksOf(layout) >= blocks) return own;
   }
   return undefined;
 }

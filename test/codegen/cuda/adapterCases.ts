@@ -50,7 +50,14 @@ export interface RowsOfAdapters {
   readonly slots: readonly number[];
   /** The number of each row, which says its values. Default: its place. */
   readonly rows?: readonly number[];
+  /**
+   * Whether what is shrunk is small beside its first and last terms, which are equal but for their signs: it then shows
+   * in which order all are added.
+   */
+  readonly cancels?: boolean;
 }
+
+const LARGE = 2 ** 16;
 
 function matrix(rows: number, columns: number, seed: number, by = 1): Float64Array {
   const all = new Float64Array(rows * columns);
@@ -69,7 +76,10 @@ function slotValues(decl: WeightDecl, seed: number): Float64Array {
   return format.decode(format.encode(matrix(rows, decl.k, seed, 1 / 16)));
 }
 
-function valuesOf({ module, base }: AdapterCase, { slots, rows = slots.map((_, i) => i) }: RowsOfAdapters) {
+function valuesOf(
+  { module, base }: AdapterCase,
+  { slots, rows = slots.map((_, i) => i), cancels = false }: RowsOfAdapters,
+) {
   const inputs = base.module.buffers
     .filter(({ space }) => space !== 'weight')
     .map(({ name, dtype, columns }, seed): [string, Float64Array] => {
@@ -77,6 +87,7 @@ function valuesOf({ module, base }: AdapterCase, { slots, rows = slots.map((_, i
       const values = new Float64Array(rows.length * width);
       rows.forEach((row, i) => {
         const own = numbers(row, width, seed);
+        if (cancels && name === base.kernel.a) own[width - 1] = own[0] = 1 + (row % 8) / 8;
         values.set(
           dtype === 'u8' ? own.map((x) => Math.abs(x * 64)) : name === 'parts' ? own.map((x) => Math.abs(x)) : own,
           i * width,
@@ -93,6 +104,10 @@ function valuesOf({ module, base }: AdapterCase, { slots, rows = slots.map((_, i
   const slotsOf = new Map(
     module.weights.flatMap((decl, i) => (decl.slots === undefined ? [] : [[decl.name, slotValues(decl, 11 + i)]])),
   );
+  for (const { name, k, slots: of } of cancels ? module.weights : []) {
+    const values = of?.holds === 'a' ? slotsOf.get(name)! : new Float64Array();
+    for (let i = 0; i < values.length; i += k) [values[i], values[i + k - 1]] = [LARGE, -LARGE];
+  }
   return {
     sizes: { T: rows.length, R: 1 },
     inputs: new Map<string, Float64Array>([...inputs, ['adapter', Float64Array.from(slots)]]),
@@ -120,17 +135,23 @@ export const emulateAdapters = (
 ): ReadonlyMap<string, Float64Array> =>
   emulateModule(own.module, { ...valuesOf(own, rows), schedules: [shrinkSchedule(shrink), gemm], ...options }).values;
 
-/** The same of a product that shrinks rows itself, launched `times` times. */
-export const emulateShrinking = (
-  { module, shrink, base, kernel }: AdapterCase,
+/** The product by itself, so many times, with a schedule under which it shrinks its rows. */
+const shrinkingModule = ({ module, kernel }: AdapterCase, gemm: CudaGemmSchedule, times: number) => {
+  const kernels = Array.from({ length: times }, () => kernel);
+  const schedules = kernels.map((): CudaGemmSchedule => ({ ...gemm, adapters: 'shrinks' }));
+  return { module: { ...module, kernels }, schedules };
+};
+
+/** Every buffer after a product that shrinks its rows, launched `times` times. */
+export function emulateShrinking(
+  own: AdapterCase,
   rows: RowsOfAdapters,
   gemm: CudaGemmSchedule,
   { times = 1, ...options }: Pick<EmulateOptions, 'backwards' | 'mutate'> & { readonly times?: number } = {},
-): ReadonlyMap<string, Float64Array> => {
-  const own = { ...module, kernels: Array.from({ length: times }, () => kernel) };
-  const schedules = own.kernels.map((): CudaGemmSchedule => ({ ...gemm, adapters: 'shrinks' }));
-  return emulateModule(own, { ...valuesOf({ module, shrink, base, kernel }, rows), schedules, ...options }).values;
-};
+): ReadonlyMap<string, Float64Array> {
+  const { module, schedules } = shrinkingModule(own, gemm, times);
+  return emulateModule(module, { ...valuesOf(own, rows), schedules, ...options }).values;
+}
 
 /** The shrink kernel alone. */
 export const emulateShrink = (
@@ -155,6 +176,12 @@ export const emulateBase = (
 /** Both kernels and their memory, for a GPU. */
 export const arrangeAdapters = (own: AdapterCase, rows: RowsOfAdapters, { shrink, gemm }: AdapterSchedules): Arranged =>
   arrangeModule(own.module, { ...valuesOf(own, rows), schedules: [shrinkSchedule(shrink), gemm] });
+
+/** The product that shrinks its rows, and its memory. */
+export function arrangeShrinking(own: AdapterCase, rows: RowsOfAdapters, gemm: CudaGemmSchedule): Arranged {
+  const { module, schedules } = shrinkingModule(own, gemm, 1);
+  return arrangeModule(module, { ...valuesOf(own, rows), schedules });
+}
 
 /** The product without adapters, of the same rows. */
 export const arrangeBase = (own: AdapterCase, rows: RowsOfAdapters, schedule: CudaGemmSchedule): Arranged =>

@@ -1,12 +1,12 @@
 /**
  * Products of few rows that shrink the rows of their adapters themselves, over fibres: the bits of a shrink kernel and a
- * product, whatever slots rows have.
+ * product, whatever slots rows have. The numbers are such that the order of sums decides these bits.
  */
 import { describe, expect, it } from 'vitest';
 import { isLegalCuda } from '../../../codegen/cuda/index.js';
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import { expectSame } from '../../support/numbers.js';
-import { casesHere } from '../../support/thorough.js';
+import { casesHere, thorough } from '../../support/thorough.js';
 import { type AdapterCase, adapterCase, emulateAdapters, emulateShrinking, outputsOf } from './adapterCases.js';
 
 const H100 = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 } as const;
@@ -14,30 +14,33 @@ const tile = (tm: number, tn: number, tk: number, stages: number, cluster: 1 | 2
   ...{ kind: 'gemm', skeleton: 'skinnyWgmma', tm, tn, tk, stages, cluster, raster: 1, mode: 'cooperative' },
 });
 
-/** k of 296 and 328 ends within a range and within a stage; columns end within a tile. */
-const SHAPE = { hidden: 296, inter: 328, headDim: 8 } as const;
+/** k of 240 and 328 ends within a range and within a stage; columns end within a tile. */
+const SHAPE = { hidden: 240, inter: 328, headDim: 16 } as const;
 const SLOTS = 14;
 
-/** Slots of rows: none, one, more than eight rows of one, rows of one far apart, and many. */
+/** Slots of rows: all one, or none, more than eight rows of one, rows of one far apart, and many. */
 const slotsOf = (rows: number, seed: number): number[] =>
   Array.from({ length: rows }, (_, row) =>
     seed === 0 ? 5 : (row * 7 + seed) % 5 === 0 ? -1 : row % 3 === 0 ? 2 : (row * seed) % SLOTS,
   );
 
-function expectBitsOf(own: AdapterCase, gemm: CudaGemmSchedule, slots: readonly number[], backwards = false): void {
+type Options = Parameters<typeof emulateShrinking>[3];
+
+function expectBitsOf(own: AdapterCase, gemm: CudaGemmSchedule, slots: readonly number[], options: Options = {}): void {
   expect(isLegalCuda(own.kernel, own.module, { ...gemm, adapters: 'shrinks' }, H100)).toBe(true);
-  const wanted = outputsOf(own, emulateAdapters(own, { slots }, { gemm }), slots.length);
-  // A second launch begins with the numbers that the first has left.
-  const got = outputsOf(own, emulateShrinking(own, { slots }, gemm, { backwards, times: 2 }), slots.length);
-  for (const [name, rows] of got)
-    rows.forEach((row, i) => expectSame(row, wanted.get(name)![i], `${name} of row ${i}, slot ${slots[i]}`));
+  const rows = { slots, cancels: true };
+  const wanted = outputsOf(own, emulateAdapters(own, rows, { gemm }), slots.length);
+  const got = outputsOf(own, emulateShrinking(own, rows, gemm, options), slots.length);
+  for (const [name, all] of got)
+    all.forEach((row, i) => expectSame(row, wanted.get(name)![i], `${name} of row ${i}, slot ${slots[i]}`));
 }
 
 describe('products that shrink rows themselves', () => {
   const CASES = [
-    ['gateUp', 16, tile(8, 48, 64, 3), [1, 5, 8]],
+    ['o', 16, tile(16, 80, 64, 2), [1, 11]],
+    ['gateUp', 16, tile(8, 48, 64, 3), [5, 8]],
     ['gateUp', 32, tile(64, 96, 64, 3), [33, 64]],
-    ['qkv', 16, tile(16, 48, 64, 2, 2), [16]],
+    ['qkv', 16, tile(16, 32, 64, 2, 2), [16]],
     ['qkv', 64, tile(32, 48, 64, 3), [33]],
     ['o', 64, tile(8, 176, 64, 3), [5, 16]],
     ['down', 48, tile(32, 80, 128, 2), [20]],
@@ -45,8 +48,29 @@ describe('products that shrink rows themselves', () => {
   it.each(casesHere<(typeof CASES)[number]>(CASES, 0))('have the bits of two kernels: %s of rank %i', (...given) => {
     const [which, rank, gemm, counts] = given;
     const own = adapterCase(which, SHAPE, { slots: SLOTS, rank });
+    // Each launch begins with the numbers that the one before has left.
     for (const [i, rows] of counts.entries())
-      for (const seed of [0, 3]) expectBitsOf(own, gemm, slotsOf(rows, seed), (i + seed) % 2 === 1);
-    expectBitsOf(own, gemm, [-1, -1, -1]);
+      for (const seed of casesHere([0, 3], 1)) expectBitsOf(own, gemm, slotsOf(rows, seed), { backwards: i === 1 });
+  });
+
+  thorough('do nothing of it where no row has an adapter', () => {
+    expectBitsOf(adapterCase('o', SHAPE, { slots: SLOTS, rank: 16 }), tile(16, 80, 64, 2), [-1, -1, -1]);
+  });
+
+  const MUTATIONS: readonly (readonly [string, string, string])[] = [
+    ['the order of ranges', '{ part[r].x, part[r].y }', '{ part[SHRINK_RANGES - r].x, part[SHRINK_RANGES - r].y }'],
+    ['rows behind the eighth of a slot', '% SHRINKERS_GROUP == 0;', '== 0;'],
+    ['numbers of the launch before', 'tile.taken.is = tile.done.is = tile.ended.is = 0;', '{}'],
+    ['that what is shrunk may not be there yet', 'if (slots.count > 0) named_sync', 'if (false) named_sync'],
+    ['the part of a segment', 'second.shrunk_column,', '0,'],
+    ['other slots', 'groups.slot[piece.group]', 'groups.slot[0]'],
+  ];
+  thorough.each(MUTATIONS)('notice %s', (_, from, to) => {
+    const own = adapterCase('qkv', SHAPE, { slots: SLOTS, rank: 16 });
+    const gemm = tile(16, 32, 64, 2, 2);
+    const mutate = (source: string): string => source.replaceAll(from, to);
+    expect(() => {
+      for (const rows of [16, 15]) expectBitsOf(own, gemm, slotsOf(rows, rows % 2 === 0 ? 0 : 3), { mutate });
+    }).toThrow();
   });
 });
