@@ -11,7 +11,7 @@ import {
   loopDomains,
   type Output,
   partWidth,
-  windowOfMask,
+  mostSeen,
 } from '../ir/kernel.js';
 import { kernelWrites, outputsOf, scaleBuffers } from '../ir/kernelAccess.js';
 import type { Bucket } from '../ir/plan.js';
@@ -67,7 +67,7 @@ export const rowsOf = (kernel: Pick<Kernel, 'rows'>, size: WorkSize): number => 
 
 /** Mean number of keys that a query of this kernel attends to, at most as many as its window has. */
 export const depthOf = (kernel: Pick<AttentionKernel, 'queryRow' | 'mask'>, size: WorkSize): number =>
-  Math.min(pathDepth(kernel, size), windowOfMask(kernel.mask) ?? Infinity);
+  Math.min(pathDepth(kernel, size), mostSeen(kernel.mask) ?? Infinity);
 
 /** Mean length of the path of a query. Selected queries lie at the ends of their paths. */
 function pathDepth({ queryRow, mask }: Pick<AttentionKernel, 'queryRow' | 'mask'>, size: WorkSize): number {
@@ -332,6 +332,7 @@ const OP_COST: Readonly<Record<Scalar['op'], number>> = {
   and: 1,
   or: 1,
   div: 4,
+  floor: 4,
   sqrt: 6,
   rsqrt: 6,
   exp: 12,

@@ -84,8 +84,9 @@ function visitNames(kernel: Kernel, rename: (name: string) => string, scalar: (s
       const renamed = { ...kernel, q: rename(kernel.q), k: rename(kernel.k), v: rename(kernel.v) };
       const scaled = scales === undefined ? {} : { scales: { k: rename(scales.k), v: rename(scales.v) } };
       const mask = renameMask(kernel.mask, rename);
+      const slopes = kernel.slopes === undefined ? {} : { slopes: rename(kernel.slopes) };
       const queryRow = kernel.queryRow === undefined ? {} : { queryRow: rename(kernel.queryRow) };
-      return { ...renamed, ...scaled, mask, ...queryRow, out: rename(kernel.out) };
+      return { ...renamed, ...scaled, mask, ...slopes, ...queryRow, out: rename(kernel.out) };
     }
     case 'logprob':
       return {

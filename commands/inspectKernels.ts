@@ -5,7 +5,7 @@ import type { Machine } from '../driver/targets/cpuDevice.js';
 import type { CompiledModel, ExaminedKernel, PrintedKernel, TimesOptions } from '../driver/targets/target.js';
 import { UsageError } from '../errors.js';
 import type { StateDecl } from '../ir/function.js';
-import { type Kernel, loopDomains, type Mask, windowOfMask } from '../ir/kernel.js';
+import { type Kernel, loopDomains, type Mask, reachOfMask } from '../ir/kernel.js';
 import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
 import { type Bucket, leadingExtent, type LinkedFunction, scoreOf, stateBytes } from '../ir/plan.js';
 import { scoringExtents, tokensIn } from '../ir/scoring.js';
@@ -30,8 +30,9 @@ export interface KernelRow {
 const matrices = (pairing: { readonly kind: string }): string => (pairing.kind === 'interleave' ? '2×' : '');
 
 const maskText = (mask: Mask): string => {
-  const window = windowOfMask(mask);
-  return `${mask.kind} mask${window === undefined ? '' : `, window of ${window}`}`;
+  const { window, chunk } = reachOfMask(mask);
+  const reach = window === undefined ? (chunk === undefined ? '' : `, chunks of ${chunk}`) : `, window of ${window}`;
+  return `${mask.kind} mask${reach}`;
 };
 
 /** Iteration domain in one line. */
@@ -43,8 +44,9 @@ function shapeOf(kernel: Kernel): string {
       return `[${kernel.rows} × ${columns}] k ${kernel.k}${experts}`;
     }
     case 'attention': {
-      const { rows, heads, headDim, kvHeads, mask } = kernel;
-      return `[${rows} × ${heads}×${headDim}] kv heads ${kvHeads}, ${maskText(mask)}`;
+      const { rows, heads, headDim, kvHeads, mask, slopes } = kernel;
+      const sloped = slopes === undefined ? '' : ', ALiBi';
+      return `[${rows} × ${heads}×${headDim}] kv heads ${kvHeads}, ${maskText(mask)}${sloped}`;
     }
     case 'logprob':
       return `[${kernel.rows} × ${kernel.vocab}] k ${kernel.k}`;

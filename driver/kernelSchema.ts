@@ -44,6 +44,9 @@ export const real = z.union([
 /** A number of experts. */
 export const expertCount = z.number().int().min(1).max(MAX_EXPERTS);
 
+/** How far back queries see. */
+const reach = { window: extent.optional(), chunk: extent.optional() };
+
 const access = z.union([
   z.strictObject({ kind: z.enum(['element', 'row']), via: identifier.optional() }),
   z.strictObject({ kind: z.literal('column') }),
@@ -144,11 +147,12 @@ export const kernel = z.discriminatedUnion('anchor', [
     headDim: extent,
     scale: z.number(),
     cap: z.number().positive().optional(),
+    slopes: identifier.optional(),
     mask: z.union([
       z.strictObject({
         kind: z.literal('column'),
         subtreeEnd: identifier,
-        window: extent.optional(),
+        ...reach,
         position: identifier.optional(),
       }),
       z.strictObject({
@@ -156,7 +160,7 @@ export const kernel = z.discriminatedUnion('anchor', [
         begin: identifier,
         position: identifier,
         key: identifier,
-        window: extent.optional(),
+        ...reach,
       }),
       z.strictObject({ kind: z.literal('bias'), buffer: identifier }),
     ]),

@@ -21,6 +21,7 @@ import {
 } from './kernel.js';
 import { scaleBuffers } from './kernelAccess.js';
 import type { KernelMemory, BufferView } from './kernelMemory.js';
+import { firstSeen } from './reach.js';
 import { roundToCodes } from './rounding.js';
 import { mapInputs, rowSampling } from './sampleInputs.js';
 
@@ -124,6 +125,7 @@ export function attention(memory: KernelMemory, kernel: AttentionKernel): void {
   const [kScale, vScale] = scaleBuffers(kernel).map((name) => memory.read(name));
   const out = memory.write(kernel.out);
   const visible = visibleKeys(memory, mask, tokens);
+  const slopes = kernel.slopes === undefined ? undefined : memory.read(kernel.slopes);
   for (let row = 0; row < rows; row++) {
     const query = kernel.queryRow === undefined ? row : memory.index(kernel.queryRow, row, q.rows);
     const keys = visible(query);
@@ -132,11 +134,12 @@ export function attention(memory: KernelMemory, kernel: AttentionKernel): void {
     for (let h = 0; h < heads; h++) {
       const kv = Math.floor((h * kvHeads) / heads);
       let max = -Infinity;
-      keys.forEach(({ row: key, bias }, i) => {
+      const slope = slopes?.data[h] ?? 0;
+      keys.forEach(({ row: key, bias, distance = 0 }, i) => {
         const product =
           scale * dot(q.data, query * q.columns + h * headDim, k.data, key * k.columns + kv * headDim, headDim);
         const scaled = product * (kScale?.data[key * kScale.columns + kv] ?? 1);
-        scores[i] = softCap(scaled, kernel.cap) + bias;
+        scores[i] = softCap(scaled, kernel.cap) + slope * distance + bias;
         max = Math.max(max, scores[i]!);
       });
       let sum = 0;
@@ -158,6 +161,8 @@ export function attention(memory: KernelMemory, kernel: AttentionKernel): void {
 interface VisibleKey {
   readonly row: number;
   readonly bias: number;
+  /** How many positions it is further on than the query, where that is known. */
+  readonly distance?: number | undefined;
 }
 
 /** The keys that a query sees, in order. `rows`: rows of keys and values. */
@@ -166,25 +171,25 @@ function visibleKeys(memory: KernelMemory, mask: Mask, rows: number): (query: nu
   switch (mask.kind) {
     case 'column': {
       const end = memory.read(mask.subtreeEnd);
-      const { window = Infinity } = mask;
       const position = mask.position === undefined ? undefined : memory.read(mask.position).data;
       const isNear = (query: number, key: number): boolean =>
-        position === undefined || position[query]! - position[key]! < window;
+        position === undefined || position[key]! >= firstSeen(position[query]!, mask);
       return (query) =>
         all
           .filter((key) => key <= query && query < end.data[key]! && isNear(query, key))
-          .map((row) => ({ row, bias: 0 }));
+          .map((row) => ({ row, bias: 0, distance: position && position[row]! - position[query]! }));
     }
     case 'path': {
       const [position, key] = [memory.read(mask.position), memory.read(mask.key)];
       return (query) => {
         const first = memory.index(mask.begin, query, key.rows);
         const last = position.data[query]!;
-        const begin = mask.window === undefined ? 0 : Math.max(0, last + 1 - mask.window);
+        const begin = firstSeen(last, mask);
         const count = Math.max(0, Math.min(last + 1, key.rows - first) - begin);
         return Array.from({ length: count }, (_, i) => ({
           row: memory.index(mask.key, first + begin + i, rows),
           bias: 0,
+          distance: begin + i - last,
         }));
       };
     }

@@ -9,6 +9,7 @@ import type { AdapterRows, SegmentAdapter } from './adapterRows.js';
 import type { RoutingRule } from './experts.js';
 import type { FunctionInterface, StateDecl } from './function.js';
 import type { GroupSize } from './groups.js';
+import type { Reach } from './reach.js';
 import type { RotaryOrder } from './rotaryOrder.js';
 import type { SampleInput } from './sampleInputs.js';
 import type { Scalar } from './scalar.js';
@@ -205,19 +206,18 @@ export interface KernelModule {
  * - `path`: the keys of a path are listed in order of position. Query q sees the rows key[begin[q] + i] of keys and
  *   values for i from 0 to position[q].
  * - `bias`: a materialized f32[keys, keys] bias is added to the scores.
- * With a window, a query sees only the last `window` keys of its path, itself among them: those whose position is more
- * than its own minus the window. Trees say positions by an input.
+ * With a window or chunks (ir/reach.ts), a query sees only those keys of its path that are not too far back. Trees say
+ * positions by an input, where it matters.
  */
 export type Mask =
-  | { readonly kind: 'column'; readonly subtreeEnd: string; readonly window?: number; readonly position?: string }
-  | {
-      readonly kind: 'path';
-      readonly begin: string;
-      readonly position: string;
-      readonly key: string;
-      readonly window?: number;
-    }
+  | (MaskReach & { readonly kind: 'column'; readonly subtreeEnd: string; readonly position?: string })
+  | (MaskReach & { readonly kind: 'path'; readonly begin: string; readonly position: string; readonly key: string })
   | { readonly kind: 'bias'; readonly buffer: string };
+
+interface MaskReach {
+  readonly window?: number;
+  readonly chunk?: number;
+}
 
 /** `mask` with every name of a buffer passed through `rename`, in a fixed order. */
 export function renameMask(mask: Mask, rename: (name: string) => string): Mask {
@@ -237,12 +237,19 @@ export function renameMask(mask: Mask, rename: (name: string) => string): Mask {
   }
 }
 
-/** The window of a mask, in keys; undefined if it has none, or has it in its bias. */
-export const windowOfMask = (mask: Mask): number | undefined => (mask.kind === 'bias' ? undefined : mask.window);
+/** How far back a mask lets queries see; a bias says it itself. */
+export const reachOfMask = (mask: Mask): Reach => (mask.kind === 'bias' ? {} : mask);
+
+/** The most keys that a query sees; undefined if all of its path. */
+export function mostSeen(mask: Mask): number | undefined {
+  const { window, chunk } = reachOfMask(mask);
+  return window ?? chunk;
+}
 
 /**
  * out[row, h·d + i] = Σ_k softmax_k(s + mask)·v[k, h', i] with s = scale·q[row, h]·k[k, h'] and h' = ⌊h·kvHeads/heads⌋.
- * With a cap, s is cap·tanh(s / cap). Queries are rows of `q`, read through `queryRow` if there is one. The row is also
+ * With a cap, s is cap·tanh(s / cap). With slopes, slopes[h] times the position of the key minus that of the query is
+ * added to s behind that (ALiBi). Queries are rows of `q`, read through `queryRow` if there is one. The row is also
  * the query's position in token order. With scales, keys and values are codes: row k of head h' is to be multiplied by
  * scales.k[k, h'] and scales.v[k, h'].
  */
@@ -259,6 +266,8 @@ export interface AttentionKernel extends KernelBase {
   readonly headDim: number;
   readonly scale: number;
   readonly cap?: number;
+  /** f32[heads]; masks are paths or trees with positions. */
+  readonly slopes?: string;
   readonly mask: Mask;
   /** i32[rows]: the row of each query among the keys. Absent if every key's row is a query. */
   readonly queryRow?: string;

@@ -79,6 +79,7 @@ export const kernelReads: (kernel: Kernel) => ReadonlySet<string> = oncePer((ker
     case 'attention':
       for (const name of [kernel.q, kernel.k, kernel.v, ...scaleBuffers(kernel)]) reads.add(name);
       for (const name of maskBuffers(kernel.mask)) reads.add(name);
+      if (kernel.slopes !== undefined) reads.add(kernel.slopes);
       if (kernel.queryRow !== undefined) reads.add(kernel.queryRow);
       break;
     case 'logprob':

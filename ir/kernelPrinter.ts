@@ -7,12 +7,13 @@ import type {
   ExpertRows,
   Kernel,
   KernelModule,
+  Mask,
   Output,
   Pairing,
   WeightDecl,
   WeightSource,
 } from './kernel.js';
-import { drawBuffers, loopDomains, windowOfMask } from './kernel.js';
+import { drawBuffers, loopDomains, reachOfMask } from './kernel.js';
 import { printScalar } from './scalar.js';
 
 const printOutput = (output: Output): string => {
@@ -70,15 +71,15 @@ export function printKernel(kernel: Kernel): string {
         ...(kernel.finish ?? []).map((output) => `    ${printOutput(output)}`),
       ].join('\n');
     case 'attention': {
-      const { q, out, mask, scale, cap, heads, kvHeads, headDim, queryRow, scales } = kernel;
+      const { q, out, mask, scale, cap, heads, kvHeads, headDim, queryRow, scales, slopes } = kernel;
       const [k, v] =
         scales === undefined ? [kernel.k, kernel.v] : [`${kernel.k}·${scales.k}`, `${kernel.v}·${scales.v}`];
-      const width = windowOfMask(mask);
-      const window = width === undefined ? '' : ` of the last ${width}`;
-      const bias = mask.kind === 'bias' ? mask.buffer : `${mask.kind} ${maskBuffers(mask).join(' ')}${window}`;
+      const bias =
+        mask.kind === 'bias' ? mask.buffer : `${mask.kind} ${maskBuffers(mask).join(' ')}${printReach(mask)}`;
+      const slope = slopes === undefined ? '' : ` + ${slopes}·distance`;
       const queries = queryRow === undefined ? '' : `, queries ${queryRow}`;
       return (
-        `${head}, ${out} = softmax(${printCapped(`${scale}·${q}·${k}`, cap)} + ${bias})·${v}, ` +
+        `${head}, ${out} = softmax(${printCapped(`${scale}·${q}·${k}`, cap)}${slope} + ${bias})·${v}, ` +
         `${heads}/${kvHeads} heads of ${headDim}${queries}`
       );
     }
@@ -140,6 +141,12 @@ const printOrder = (order: WeightSource['order']): string =>
   order === undefined
     ? ''
     : ` by pairs (${order.rotated} of ${order.headDim}${order.interleaved ? ', neighbours' : ''})`;
+
+function printReach(mask: Mask): string {
+  const { window, chunk } = reachOfMask(mask);
+  if (window !== undefined) return ` of the last ${window}`;
+  return chunk === undefined ? '' : ` of the same ${chunk}`;
+}
 
 const printCapped = (score: string, cap: number | undefined): string =>
   cap === undefined ? score : `cap(${score} to ${cap})`;

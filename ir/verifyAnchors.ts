@@ -17,7 +17,7 @@ import {
   type SampleKernel,
   type SortByExpertKernel,
   type WeightDecl,
-  windowOfMask,
+  reachOfMask,
 } from './kernel.js';
 import { scaleBuffers } from './kernelAccess.js';
 import { sourceRows } from './packing.js';
@@ -100,7 +100,8 @@ export function verifyAttention(kernel: AttentionKernel, check: KernelCheck): vo
   check.is(k, stored, keys, kvHeads * headDim, 'keys');
   check.is(check.read(kernel.v), [k.dtype], keys, kvHeads * headDim, 'values');
   for (const name of scaleBuffers(kernel)) check.is(check.read(name), ['f32'], keys, kvHeads, 'scales');
-  verifyMask(mask, queries, keys, check);
+  verifyMask(mask, queries, keys, kernel.slopes !== undefined, check);
+  if (kernel.slopes !== undefined) check.is(check.read(kernel.slopes), ['f32'], heads, 1, 'slopes of heads');
   if (kernel.queryRow !== undefined) check.is(check.read(kernel.queryRow), ['i32'], kernel.rows, 1, 'rows of queries');
   if (kernel.queryRow === undefined && kernel.rows !== queries)
     check.fail(`its rows are ${kernel.rows}, those of its queries ${queries}: it needs a queryRow.`);
@@ -112,13 +113,15 @@ export function verifyCap(cap: number | undefined, check: KernelCheck): void {
   if (cap !== undefined && !(Number.isFinite(cap) && cap > 0)) check.fail(`cap ${cap} is not a positive number.`);
 }
 
-function verifyMask(mask: Mask, queries: Dim, keys: Dim, check: KernelCheck): void {
-  const window = windowOfMask(mask);
+function verifyMask(mask: Mask, queries: Dim, keys: Dim, isSloped: boolean, check: KernelCheck): void {
+  const { window, chunk } = reachOfMask(mask);
   if (window !== undefined && !isExtent(window)) check.fail(`a window of ${window} keys is no whole number above 0.`);
+  if (chunk !== undefined && !isExtent(chunk)) check.fail(`chunks of ${chunk} keys are no whole number above 0.`);
+  if (window !== undefined && chunk !== undefined) check.fail('keys lie in a window or in chunks.');
   switch (mask.kind) {
     case 'column':
-      if ((mask.position === undefined) !== (window === undefined))
-        check.fail('trees need positions for a window, and only for one.');
+      if ((mask.position === undefined) !== (window === undefined && chunk === undefined && !isSloped))
+        check.fail('trees need positions for a window, chunks or slopes, and only for these.');
       if (mask.position !== undefined) check.is(check.read(mask.position), ['i32'], keys, 1, 'positions');
       return check.is(check.read(mask.subtreeEnd), ['i32'], keys, 1, 'ends of subtrees');
     case 'path': {
@@ -128,6 +131,7 @@ function verifyMask(mask: Mask, queries: Dim, keys: Dim, check: KernelCheck): vo
       return check.is(key, ['i32'], key.rows, 1, 'rows of keys');
     }
     case 'bias':
+      if (isSloped) check.fail('slopes want paths, or trees with positions.');
       return check.is(check.read(mask.buffer), ['f32'], keys, keys, 'an attention bias');
     default:
       return mask satisfies never;

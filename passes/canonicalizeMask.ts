@@ -1,16 +1,17 @@
 import { rewrite, type Graph, type NodeOf, type Rewriter, type Value } from '../ir/graph/graph.js';
 import { maskOf } from '../ir/ops/attention.js';
+import type { Reach } from '../ir/reach.js';
 import type { Dim, FloatType } from '../ir/types.js';
 import { Matcher } from './match.js';
 
-/** Only keys whose position is more than that of the query minus the width. */
-interface Window {
+/** Only keys that are not too far back, by positions. */
+interface ReachOfPositions {
   readonly position: Value;
-  readonly width: number;
+  readonly reach: Reach;
 }
 
 /** A predicate that was proved to have a form which kernels know, and the values that the form speaks of. */
-type MaskForm = MaskShape & { readonly window?: Window };
+type MaskForm = MaskShape & { readonly near?: ReachOfPositions };
 
 type MaskShape =
   /** An i32 value of the graph, one for each key. */
@@ -37,7 +38,8 @@ type MaskShape =
  * - {begin[q] ≤ k, k − begin[q] ≤ position[q]} is a path, if keys and values are gathered by one list.
  *
  * A conjunct position[q] − p[k] < w adds a window of w keys, where p[k] is the position of key k: that of its token, or
- * k − begin[q] on a path.
+ * k − begin[q] on a path. A conjunct ⌊position[q] / c⌋ ≤ ⌊p[k] / c⌋ cuts paths into chunks of c keys. Distances that
+ * slopes of heads are multiplied by must be p[k] − position[q].
  *
  * Any other predicate keeps its materialized bias. `dtype` is the type of keys and values that attention reads.
  */
@@ -48,20 +50,30 @@ export function canonicalizeMask(graph: Graph, dtype: FloatType = 'f32'): Graph 
     const mask = maskOf(node.operands, node.attributes);
     const form = mask.kind === 'bias' ? proveForm(m, mask.bias) : undefined;
     if (form === undefined) return undefined;
+    const { distance } = node.operands;
+    const positions = distance === undefined ? undefined : new MaskFacts(m).distance(distance);
+    if (distance !== undefined && (positions === undefined || !isOfForm(form, positions))) return undefined;
     if (form.from === 'path') return readPath(m, node, form, dtype, rewriter);
-    const { window } = form;
+    const { near } = form;
+    const position = positions?.position ?? near?.position;
+    if (near !== undefined && near.position !== position) return undefined;
     const [keys = 0] = node.operands.k.type.shape;
     return rewriter.rebuild(
       node,
       {
         bias: undefined,
         subtreeEnd: subtreeEnd(form, keys, rewriter),
-        position: window && rewriter.map(window.position),
+        position: position && rewriter.map(position),
+        distance: undefined,
       },
-      { mask: 'column', window: window?.width },
+      { mask: 'column', ...near?.reach },
     );
   });
 }
+
+/** Whether positions of keys are those of the mask: k − begin[q] on a path, an input elsewhere. */
+const isOfForm = (form: MaskShape, { position, begin }: KeyPositions): boolean =>
+  form.from === 'path' ? form.begin === begin && form.position === position : begin === undefined;
 
 /** What `v` only widens from `dtype`, the type that attention reads: it can read the stored value itself. */
 function stored(m: Matcher, v: Value | undefined, dtype: FloatType): Value | undefined {
@@ -76,7 +88,7 @@ function stored(m: Matcher, v: Value | undefined, dtype: FloatType): Value | und
 function readPath(
   m: Matcher,
   node: NodeOf<'attention'>,
-  { begin, position, window }: Extract<MaskForm, { from: 'path' }>,
+  { begin, position, near }: Extract<MaskForm, { from: 'path' }>,
   dtype: FloatType,
   rewriter: Rewriter,
 ): Value | undefined {
@@ -93,10 +105,14 @@ function readPath(
       position: map(position),
       key: map(keys.index),
       bias: undefined,
+      distance: undefined,
     },
-    { mask: 'path', window: window?.width },
+    { mask: 'path', ...near?.reach },
   );
 }
+
+const isWidth = (width: number | undefined): width is number =>
+  width !== undefined && Number.isSafeInteger(width) && width > 0;
 
 function subtreeEnd(form: Exclude<MaskForm, { from: 'path' }>, keys: Dim, rewriter: Rewriter): Value {
   switch (form.from) {
@@ -132,17 +148,15 @@ function proveForm(m: Matcher, bias: Value): MaskForm | undefined {
   if (predicates === undefined || predicates.length === 0) return undefined;
   const facts = new MaskFacts(m);
   const conjuncts = predicates.flatMap((predicate) => facts.conjuncts(predicate));
-  const near = conjuncts.flatMap((c) => facts.window(c) ?? []);
-  if (near.length > 1) return undefined;
-  const [window] = near;
+  const bounds = conjuncts.flatMap((c) => facts.near(c) ?? []);
+  if (bounds.length > 1) return undefined;
+  const [near] = bounds;
   const form = proveShape(
     facts,
-    conjuncts.filter((c) => facts.window(c) === undefined),
+    conjuncts.filter((c) => facts.near(c) === undefined),
   );
-  if (form === undefined || window === undefined) return form;
-  const { position, width, begin } = window;
-  const isSame = form.from === 'path' ? form.begin === begin && form.position === position : begin === undefined;
-  return isSame ? { ...form, window: { position, width } } : undefined;
+  if (form === undefined || near === undefined) return form;
+  return isOfForm(form, near) ? { ...form, near: { position: near.position, reach: near.reach } } : undefined;
 }
 
 function proveShape(facts: MaskFacts, conjuncts: readonly Value[]): MaskShape | undefined {
@@ -158,6 +172,12 @@ function proveShape(facts: MaskFacts, conjuncts: readonly Value[]): MaskShape | 
   const isMetaPair =
     rest.length === 2 && rest.some((c) => facts.isSame(c, 'pair')) && rest.some((c) => facts.isOpenBranch(c));
   return isMetaPair ? { from: 'metaPair' } : undefined;
+}
+
+/** Positions of queries, and of keys: the same input, or k − begin[q]. */
+interface KeyPositions {
+  readonly position: Value;
+  readonly begin?: Value;
 }
 
 /** What a conjunct of a mask predicate states. Row numbers are reshaped to [T, 1] for queries and [1, T] for keys. */
@@ -190,21 +210,49 @@ class MaskFacts {
     return this.isIndex(this.ofKey(offset.a)) && this.ofQuery(offset.b) === begin ? { begin, position } : undefined;
   }
 
-  /**
-   * w and p in p[q] - p[k] < w with a whole number w above 0. On a path the position of key k is k - begin[q], and
-   * `begin` is given.
-   */
-  window(v: Value): { readonly position: Value; readonly width: number; readonly begin?: Value } | undefined {
+  /** What bounds keys by their positions: a window, or chunks of the path. */
+  near(v: Value): (KeyPositions & { readonly reach: Reach }) | undefined {
+    return this.window(v) ?? this.chunk(v);
+  }
+
+  /** w and p in p[q] - p[k] < w with a whole number w above 0. */
+  private window(v: Value): (KeyPositions & { readonly reach: Reach }) | undefined {
     const limit = this.m.node(v, 'lt')?.operands;
     const distance = this.m.node(limit?.a, 'sub')?.operands;
     const width = this.m.literal(limit?.b);
-    if (distance === undefined || width === undefined || !Number.isSafeInteger(width) || width < 1) return undefined;
-    const position = this.ofQuery(distance.a);
+    if (distance === undefined || !isWidth(width)) return undefined;
+    const positions = this.positions(distance.a, distance.b);
+    return positions && { ...positions, reach: { window: width } };
+  }
+
+  /** c and p in floor(p[q] / c) <= floor(p[k] / c) with a whole number c above 0, in f32. */
+  private chunk(v: Value): (KeyPositions & { readonly reach: Reach }) | undefined {
+    const sides = this.m.node(v, 'le')?.operands;
+    const part = (side: Value | undefined): { readonly of: Value | undefined; readonly width: number | undefined } => {
+      const quotient = this.m.node(this.m.through(side, 'floor'), 'div')?.operands;
+      return { of: this.m.through(quotient?.a, 'cast'), width: this.m.literal(quotient?.b) };
+    };
+    const [query, key] = [part(sides?.a), part(sides?.b)];
+    const { width } = query;
+    if (query.of === undefined || key.of === undefined || !isWidth(width) || width !== key.width) return undefined;
+    const positions = this.positions(query.of, key.of);
+    return positions && { ...positions, reach: { chunk: width } };
+  }
+
+  /** p in p[k] - p[q] */
+  distance(v: Value): KeyPositions | undefined {
+    const sides = this.m.node(v, 'sub')?.operands;
+    return sides && this.positions(sides.b, sides.a);
+  }
+
+  /** p in p[q] and p[k]. On a path the position of key k is k - begin[q], and `begin` is given. */
+  private positions(query: Value, key: Value): KeyPositions | undefined {
+    const position = this.ofQuery(query);
     if (position?.kind !== 'param' || position.type.shape.length !== 1) return undefined;
-    if (this.ofKey(distance.b) === position) return { position, width };
-    const offset = this.m.node(distance.b, 'sub')?.operands;
+    if (this.ofKey(key) === position) return { position };
+    const offset = this.m.node(key, 'sub')?.operands;
     const begin = offset === undefined ? undefined : this.ofQuery(offset.b);
-    return begin !== undefined && this.isIndex(this.ofKey(offset?.a)) ? { position, width, begin } : undefined;
+    return begin !== undefined && this.isIndex(this.ofKey(offset?.a)) ? { position, begin } : undefined;
   }
 
   /** e in q < e[k] */

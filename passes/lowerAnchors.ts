@@ -33,7 +33,9 @@ export function lowerAttention(
   const [result, ...more] = stored;
   if (result === undefined || more.length > 0)
     throw new CompileError(`${head.path}: attention must have exactly one stored result`);
-  const { q, k, v, queryRow } = node.operands;
+  const { q, k, v, queryRow, slopes } = node.operands;
+  if (slopes !== undefined && node.attributes.mask === 'bias')
+    throw new CompileError(`${head.path}: slopes of heads want a mask that is proved to be a tree or a path`);
   const buffer = (operand: Value): string => lowering.bufferBehind(operand);
   const scales = scalesOf(node.operands);
   return {
@@ -46,6 +48,7 @@ export function lowerAttention(
     v: buffer(v),
     ...defined({ scales: scales && { k: buffer(scales.k), v: buffer(scales.v) } }),
     out: lowering.buffers.of(result),
+    ...defined({ slopes: slopes && buffer(slopes) }),
     mask: lowerMask(node, buffer),
     ...defined({ queryRow: queryRow && buffer(queryRow) }),
   };
@@ -69,15 +72,19 @@ function shapeOf(
 /** The mask of an attention node, in buffers. */
 function lowerMask({ operands, attributes }: NodeOf<'attention'>, buffer: (operand: Value) => string): Mask {
   const mask = maskOf(operands, attributes);
-  const { window } = attributes;
+  const { window, chunk } = attributes;
   switch (mask.kind) {
     case 'column': {
       const subtreeEnd = buffer(mask.subtreeEnd);
-      return { kind: 'column', subtreeEnd, ...defined({ window, position: mask.position && buffer(mask.position) }) };
+      return {
+        kind: 'column',
+        subtreeEnd,
+        ...defined({ window, chunk, position: mask.position && buffer(mask.position) }),
+      };
     }
     case 'path': {
       const [begin, position, key] = [buffer(mask.begin), buffer(mask.position), buffer(mask.key)];
-      return { kind: 'path', begin, position, key, ...defined({ window }) };
+      return { kind: 'path', begin, position, key, ...defined({ window, chunk }) };
     }
     case 'bias':
       return { kind: 'bias', buffer: buffer(mask.bias) };

@@ -2,7 +2,7 @@ import { rewrite, type Graph, type Value } from '../ir/graph/graph.js';
 import { sameShape } from '../ir/types.js';
 import { Matcher } from './match.js';
 
-/** The parts of softmax(cap(q·kᵀ·scale) + bias)·v; q, k and v are [T, heads, d]. */
+/** The parts of softmax(cap(q·kᵀ·scale) + slopes·distance + bias)·v; q, k and v are [T, heads, d]. */
 interface AttentionParts {
   readonly q: Value;
   readonly k: Value;
@@ -11,12 +11,20 @@ interface AttentionParts {
   readonly scale: number;
   /** Scores s become cap·tanh(s / cap). */
   readonly cap: number | undefined;
+  readonly alibi: Alibi | undefined;
+}
+
+/** What ALiBi adds to scores: f32[heads] times i32[T, C], how many positions a key is further on than a query. */
+interface Alibi {
+  readonly slopes: Value;
+  readonly distance: Value;
 }
 
 /**
  * Finds softmax(q·kᵀ·scale + bias)·v in primitive ops and makes it one `attention` node, with its bias as operand. Key
  * heads that were repeated for groups of query heads (GQA) are read without the repetition. Scores may have a cap,
- * cap·tanh(s / cap).
+ * cap·tanh(s / cap). What is added to them may be a slope of each head times the distance of positions, beside the
+ * bias.
  */
 export function recognizeAttention(graph: Graph): Graph {
   const m = new Matcher(graph);
@@ -24,10 +32,16 @@ export function recognizeAttention(graph: Graph): Graph {
     if (node.op !== 'matmul') return undefined;
     const parts = matchAttention(m, node.operands.a, node.operands.b);
     if (parts === undefined) return undefined;
-    const { scale, cap } = parts;
+    const { scale, cap, alibi } = parts;
     const { map } = rewriter;
     const operands = { q: map(parts.q), k: map(parts.k), v: map(parts.v), bias: map(parts.bias) };
-    const byToken = rewriter.add('attention', operands, { scale, mask: 'bias', cap }, 'attended');
+    const sloped = alibi && { slopes: map(alibi.slopes), distance: map(alibi.distance) };
+    const byToken = rewriter.add(
+      'attention',
+      { ...operands, ...sloped },
+      { scale, mask: 'bias', cap, ...(alibi === undefined ? {} : { sloped: true }) },
+      'attended',
+    );
     return rewriter.add('transpose', { x: byToken }, { order: [1, 0, 2] }, node.result.name);
   });
 }
@@ -36,17 +50,35 @@ function matchAttention(m: Matcher, probabilities: Value, values: Value): Attent
   const scores = m.softmax(probabilities);
   const v = fromHeads(m, values);
   if (scores === undefined || v === undefined) return undefined;
-  for (const [product, bias] of m.pairs(scores, 'add')) {
+  for (const [sum, bias] of m.pairs(scores, 'add')) {
+    const { product, alibi } = withoutAlibi(m, sum);
     for (const { matrix, scale, cap } of cappedScores(m, product)) {
       const dot = m.node(matrix, 'matmul')?.operands;
       const q = m.transposed(dot?.a, [1, 0, 2]);
       const k = fromHeads(m, m.transposed(dot?.b, [0, 2, 1]));
       if (q === undefined || k === undefined || k.type.shape[1] !== v.type.shape[1]) continue;
       const scored = [...q.type.shape.slice(0, 1), ...k.type.shape.slice(0, 1)];
-      if (sameShape(bias.type.shape, scored)) return { q, k, v, bias, scale, cap };
+      if (!sameShape(bias.type.shape, scored)) continue;
+      const isFitting =
+        alibi === undefined ||
+        (sameShape(alibi.distance.type.shape, scored) && sameShape(alibi.slopes.type.shape, q.type.shape.slice(1, 2)));
+      if (isFitting) return { q, k, v, bias, scale, cap, alibi };
     }
   }
   return undefined;
+}
+
+/** `v` as a product plus slopes[h, 1, 1]·distance[T, C], a whole number as f32; all of it without these. */
+function withoutAlibi(m: Matcher, v: Value): { readonly product: Value; readonly alibi: Alibi | undefined } {
+  for (const [product, added] of m.pairs(v, 'add')) {
+    for (const [byHead, wide] of m.pairs(added, 'mul')) {
+      const [slopes, distance] = [m.through(byHead, 'reshape'), m.through(wide, 'cast')];
+      const [heads, ...ones] = byHead.type.shape;
+      const isByHead = slopes?.type.shape.length === 1 && slopes.type.shape[0] === heads && ones.join() === '1,1';
+      if (isByHead && distance?.type.dtype === 'i32') return { product, alibi: { slopes, distance } };
+    }
+  }
+  return { product: v, alibi: undefined };
 }
 
 /** Ways to read `v` as cap·tanh(matrix·scale / cap), or as matrix·scale without a cap. */

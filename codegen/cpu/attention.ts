@@ -1,5 +1,5 @@
 /** Tree attention: each tile of queries against the list of keys that it may see. */
-import { type AttentionKernel, windowOfMask } from '../../ir/kernel.js';
+import { type AttentionKernel, reachOfMask } from '../../ir/kernel.js';
 import { maskBuffers, scaleBuffers } from '../../ir/kernelAccess.js';
 import type { CpuAttentionSchedule, CpuIsa } from '../../ir/plan.js';
 import { roundUp } from '../../ir/types.js';
@@ -54,8 +54,8 @@ export function emitAttention(
   take('id', capacity);
   take('end', capacity);
   take('token', queries);
-  const window = windowOfMask(mask);
-  if (mask.kind === 'column' && window !== undefined) {
+  const { window, chunk } = reachOfMask(mask);
+  if (mask.kind === 'column' && mask.position !== undefined) {
     take('place', capacity);
     take('depth', queries);
   }
@@ -108,6 +108,7 @@ export function emitAttention(
       ahead: undefined,
     }),
   }));
+  const slopes = kernel.slopes === undefined ? undefined : operands.get(kernel.slopes);
   const [kScale, vScale] = scaleBuffers(kernel).map((name) => operands.get(name));
   const valueOf = (width: number): string | undefined => values.find(({ nr }) => nr === width)?.helper.name;
   const config = {
@@ -147,6 +148,10 @@ export function emitAttention(
     hasQueryRow: kernel.queryRow !== undefined,
     queryRow: kernel.queryRow === undefined ? undefined : operands.get(kernel.queryRow).index,
     window,
+    chunk,
+    hasSlopes: slopes === undefined ? undefined : true,
+    slopes: slopes?.index,
+    slopesStride: slopes?.stride,
     scoreRows: tiles.scoreRows,
     scoreColumns,
     valueRows: tiles.valueRows,

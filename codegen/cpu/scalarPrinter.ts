@@ -318,6 +318,7 @@ export const FLOAT_FUNCTIONS = {
   log: called('log'),
   tanh: called('tanh'),
   erf: called('erf'),
+  floor: called('floor'),
   roundBf16: called('round_bf16'),
   roundF20: called('round_f20'),
 } as const satisfies Partial<Record<UnaryScalar['op'], UnaryText>>;

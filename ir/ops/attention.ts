@@ -1,5 +1,6 @@
-/** softmax(cap(scale·q·kᵀ) + mask)·v as one op. */
+/** softmax(cap(scale·q·kᵀ) + slopes + mask)·v as one op. */
 import { softCap } from '../evaluateScalar.js';
+import { firstSeen, type Reach } from '../reach.js';
 import { type Dim, extentsOf, type TensorType } from '../types.js';
 import {
   type Attributes,
@@ -14,7 +15,11 @@ import {
 } from './opDef.js';
 
 const ATTRIBUTES = { scale: 'number', mask: ['column', 'path', 'bias'] } as const;
-const OPTIONAL = { cap: 'number', window: 'number', scaled: 'boolean' } as const;
+const OPTIONAL = { cap: 'number', window: 'number', chunk: 'number', scaled: 'boolean', sloped: 'boolean' } as const;
+
+/** Whether it matters to trees at which positions keys are. */
+const asksPosition = ({ window, chunk, sloped }: Attributes): boolean =>
+  window !== undefined || chunk !== undefined || sloped === true;
 
 const when = (test: (attributes: Attributes) => boolean): { readonly when: typeof test } => ({ when: test });
 
@@ -28,9 +33,15 @@ const OPERANDS = {
   vScale: when(({ scaled }) => scaled === true),
   begin: when(({ mask }) => mask === 'path'),
   subtreeEnd: when(({ mask }) => mask === 'column'),
-  position: when(({ mask, window }) => mask === 'path' || (mask === 'column' && window !== undefined)),
+  position: when(
+    (attributes) => attributes['mask'] === 'path' || (attributes['mask'] === 'column' && asksPosition(attributes)),
+  ),
   key: when(({ mask }) => mask === 'path'),
   bias: when(({ mask }) => mask === 'bias'),
+  /** Of each head: what is added to a score for each position that its key is further on. */
+  slopes: when(({ sloped }) => sloped === true),
+  /** How many positions each key is further on than each query. */
+  distance: when(({ mask, sloped }) => mask === 'bias' && sloped === true),
   queryRow: 'optional',
 } as const;
 
@@ -66,9 +77,25 @@ export function maskOf<V>(operands: AttentionOperands<V>, { mask: kind }: Attent
 export const scalesOf = <V>({ kScale, vScale }: AttentionOperands<V>): { readonly k: V; readonly v: V } | undefined =>
   kScale === undefined || vScale === undefined ? undefined : { k: kScale, v: vScale };
 
-function checkWindow({ mask, window }: AttentionAttributes): void {
-  if (window !== undefined && !(Number.isSafeInteger(window) && window > 0 && mask !== 'bias'))
-    throw new TypeMismatch("attribute 'window' must be a whole number above 0; a mask 'bias' has it inside");
+function checkReach({ mask, window, chunk }: AttentionAttributes): void {
+  for (const [name, width] of Object.entries({ window, chunk }))
+    if (width !== undefined && !(Number.isSafeInteger(width) && width > 0 && mask !== 'bias'))
+      throw new TypeMismatch(`attribute '${name}' must be a whole number above 0; a mask 'bias' has it inside`);
+  if (window !== undefined && chunk !== undefined) throw new TypeMismatch('attention has a window or chunks, not both');
+}
+
+function checkSlopes(
+  { slopes, distance }: Pick<AttentionOperands<TensorType>, 'slopes' | 'distance'>,
+  heads: Dim,
+  queries: Dim,
+  keys: Dim,
+): void {
+  if (slopes !== undefined && (slopes.dtype !== 'f32' || slopes.shape.length !== 1 || slopes.shape[0] !== heads))
+    throw new TypeMismatch(`slopes must be f32[${String(heads)}]`);
+  if (distance === undefined) return;
+  const { dtype, shape } = distance;
+  if (dtype !== 'i32' || shape.length !== 2 || shape[0] !== queries || shape[1] !== keys)
+    throw new TypeMismatch(`distances must be i32[${String(queries)}, ${String(keys)}]`);
 }
 
 const isVector = ({ dtype, shape }: TensorType, rows: Dim | undefined): boolean =>
@@ -101,28 +128,41 @@ function isMaskTyped(mask: MaskOperands<TensorType>, queries: Dim, keys: Dim): b
 interface SeenKey {
   readonly row: number;
   readonly bias: number;
+  /** How many positions it is further on than the query; undefined where nobody asks. */
+  readonly distance: number | undefined;
 }
 
 /** The keys that query `at` sees, of `rows` rows of keys. */
-function keysOf(mask: MaskOperands<Tensor>, at: number, rows: number, window = Infinity): readonly SeenKey[] {
+function keysOf(
+  mask: MaskOperands<Tensor>,
+  at: number,
+  rows: number,
+  reach: Reach,
+  distance: Tensor | undefined,
+): readonly SeenKey[] {
   const all = (count: number): readonly number[] => Array.from({ length: count }, (_, t) => t);
   switch (mask.kind) {
     case 'bias':
-      return all(rows).map((row) => ({ row, bias: mask.bias.data[at * rows + row]! }));
+      return all(rows).map((row) => ({
+        row,
+        bias: mask.bias.data[at * rows + row]!,
+        distance: distance?.data[at * rows + row],
+      }));
     case 'column': {
       const { subtreeEnd, position } = mask;
-      const isNear = (t: number): boolean => position === undefined || position.data[at]! - position.data[t]! < window;
+      const isNear = (t: number): boolean =>
+        position === undefined || position.data[t]! >= firstSeen(position.data[at]!, reach);
       return all(rows)
         .filter((t) => t <= at && at < subtreeEnd.data[t]! && isNear(t))
-        .map((row) => ({ row, bias: 0 }));
+        .map((row) => ({ row, bias: 0, distance: position && position.data[row]! - position.data[at]! }));
     }
     case 'path': {
       const { begin, position, key } = mask;
       const [entries] = extentsOf(key.shape, 1);
       const [first, last] = [indexAt(begin, at, entries), position.data[at]!];
       return all(last + 1)
-        .filter((i) => first + i < entries && last - i < window)
-        .map((i) => ({ row: indexAt(key, first + i, rows), bias: 0 }));
+        .filter((i) => first + i < entries && i >= firstSeen(last, reach))
+        .map((i) => ({ row: indexAt(key, first + i, rows), bias: 0, distance: i - last }));
     }
     default:
       return mask satisfies never;
@@ -131,13 +171,16 @@ function keysOf(mask: MaskOperands<Tensor>, at: number, rows: number, window = I
 
 export const attention = op({
   summary:
-    'attention(q[Q, h, d], k[T, g, d], v[T, g, d], kScale?, vScale?, mask…, queryRow?) ' +
-    '{scale, mask, cap?, window?, scaled?}: softmax(s + mask)·v, where s = scale·q·kᵀ or cap·tanh(scale·q·kᵀ / cap); ' +
+    'attention(q[Q, h, d], k[T, g, d], v[T, g, d], kScale?, vScale?, mask…, slopes?, distance?, queryRow?) ' +
+    '{scale, mask, cap?, window?, chunk?, scaled?, sloped?}: softmax(s + mask)·v, where s = scale·q·kᵀ or ' +
+    'cap·tanh(scale·q·kᵀ / cap); ' +
     "mask 'bias': f32[Q, T] bias added; 'column': i32[T] subtreeEnd, key k visible to query q when k <= q < " +
     "subtreeEnd[k]; 'path': i32[Q] begin, i32[Q] position, i32[C] key, query q sees rows key[begin[q] + i] for i " +
     'from 0 to position[q]. With a window, a query sees the last keys of its path, so many by position; a column ' +
-    'mask then has i32[T] position after subtreeEnd. If scaled, row t of head g of k and v is to be multiplied by ' +
-    'f32[T, g] kScale and vScale',
+    'mask then has i32[T] position after subtreeEnd. With chunks it sees those keys of its path whose position divided ' +
+    'by the chunk gives the same whole number as its own. If sloped, f32[h] slopes times how many positions a key is ' +
+    "further on than the query are added to s; a mask 'bias' then has i32[Q, T] distance. If scaled, row t of head g " +
+    'of k and v is to be multiplied by f32[T, g] kScale and vScale',
   fuse: 'opaque',
   operands: OPERANDS,
   attributes: ATTRIBUTES,
@@ -145,7 +188,7 @@ export const attention = op({
   infer: (operands, attributes) => {
     const { q, k, v, queryRow } = operands;
     checkPositive('cap', attributes.cap);
-    checkWindow(attributes);
+    checkReach(attributes);
     const mask = maskOf(operands, attributes);
     if (q.shape.length !== 3 || k.shape.length !== 3 || v.shape.length !== 3)
       throw new TypeMismatch('attention needs q, k and v of rank 3');
@@ -158,6 +201,7 @@ export const attention = op({
       throw new TypeMismatch('attention: the shapes of q, k and v do not match');
     const scales = scalesOf(operands);
     if (scales !== undefined) for (const scale of [scales.k, scales.v]) checkScale(scale, keys, kvHeads);
+    checkSlopes(operands, heads, queries, keys);
     if (!isMaskTyped(mask, queries, keys))
       throw new TypeMismatch(`an operand of mask '${mask.kind}' has the wrong type`);
     if (queryRow === undefined) return { dtype: 'f32', shape: [queries, heads, valueWidth] };
@@ -165,8 +209,8 @@ export const attention = op({
     return { dtype: 'f32', shape: [...queryRow.shape, heads, valueWidth] };
   },
   evaluate: (operands, attributes, shape) => {
-    const { q, k, v, queryRow } = operands;
-    const { scale, cap, window } = attributes;
+    const { q, k, v, queryRow, slopes, distance } = operands;
+    const { scale, cap, window, chunk } = attributes;
     const [mask, scales] = [maskOf(operands, attributes), scalesOf(operands)];
     const [rows, heads, width] = extentsOf(shape, 3);
     const [queries] = q.shape;
@@ -174,14 +218,15 @@ export const attention = op({
     const data = new Float64Array(elementCount(shape));
     for (let r = 0; r < rows; r++) {
       const at = queryRow === undefined ? r : indexAt(queryRow, r, queries ?? 0);
-      const keys = keysOf(mask, at, all, window);
+      const keys = keysOf(mask, at, all, { window, chunk }, distance);
       for (let h = 0; h < heads; h++) {
         const g = Math.floor((h * groups) / heads);
-        const scores = keys.map(({ row, bias }) => {
+        const slope = slopes?.data[h] ?? 0;
+        const scores = keys.map(({ row, bias, distance: further = 0 }) => {
           let dot = 0;
           for (let i = 0; i < depth; i++)
             dot += q.data[(at * heads + h) * depth + i]! * k.data[(row * groups + g) * depth + i]!;
-          return softCap(dot * scale * (scales?.k.data[row * groups + g] ?? 1), cap) + bias;
+          return softCap(dot * scale * (scales?.k.data[row * groups + g] ?? 1), cap) + slope * further + bias;
         });
         const top = scores.reduce((a, b) => Math.max(a, b), -Infinity);
         const weights = scores.map((s) => Math.exp(s - top));

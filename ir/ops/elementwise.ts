@@ -152,6 +152,7 @@ export const ELEMENTWISE = {
   cos: unary('cos', 'cos(x), radians'),
   tanh: unary('tanh', 'tanh(x)'),
   erf: unary('erf', 'erf(x) = 2/√π·∫₀ˣ exp(−t²) dt'),
+  floor: unary('floor', 'floor(x): the largest whole number that is at most x'),
   select: op({
     summary: 'select(condition, a, b) = condition ? a : b',
     fuse: 'elementwise',

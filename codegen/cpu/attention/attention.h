@@ -6,7 +6,9 @@
  *   mask     TW_PATH   query row r sees the keys of its path up to its position
  *            TW_TREE   token t sees key k where k ≤ t < end[k]
  *            TW_BIAS   a bias is added to every score; −∞: not seen
- *            With a window a query sees keys less than that many positions before its own.
+ *            With a window a query sees keys less than that many positions before its own, with chunks those whose
+ *            position divided by the chunk gives the same whole number. With slopes a score has that of its head added
+ *            for each position that the key is further on.
  *
  * A work item is `queries` queries of the heads that share one head of keys; it fetches their keys once, and works on
  * `lanes` queries, a group, at a time. Scores lie [key][query], so a key is masked, its exponential taken and the sum
@@ -18,7 +20,7 @@
 #pragma once
 #include "attention/softmax.h"
 
-/* Rows [first_row, …) as they come, their tokens and, with a window, positions. */
+/* Rows [first_row, …) as they come, their tokens and, where they matter, positions. */
 TW_FN void tw_begin_item(const AttentionConfig config, const tw_launch *launch, AttentionItem *t, int64_t rows) {
   t->rows = rows - t->first_row < config.queries ? rows - t->first_row : config.queries;
   t->last = 0;
@@ -33,7 +35,7 @@ TW_FN void tw_begin_item(const AttentionConfig config, const tw_launch *launch, 
       t->token[r] = token;
       if (token < t->low[g]) t->low[g] = token;
       if (token > t->high[g]) t->high[g] = token;
-      if (config.window > 0) {
+      if (tw_asks_positions(config)) {
         const int32_t depth = ((const int32_t *)launch->buffers[config.position])[token];
         t->depth[r] = depth;
         if (depth < t->near[g]) t->near[g] = depth;
@@ -149,7 +151,7 @@ TW_FN void tw_attend(
         finite = tw_fetch_keys(config, launch, t, from, to, kv, next_kv);
       tw_scores(config, t, groups, from, to);
     }
-    for (int64_t g = 0; g < groups; g++) tw_softmax(config, launch, t, g);
+    for (int64_t g = 0; g < groups; g++) tw_softmax(config, launch, t, g, head);
     int started[TW_MAX_GROUPS] = { 0 };
     for (int32_t from = 0; from < t->keys; from += config.keys) {
       const int32_t to = t->keys - from < config.keys ? t->keys : from + config.keys;

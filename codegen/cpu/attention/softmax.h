@@ -29,7 +29,9 @@ typedef struct AttentionConfig {
   int mask, position, key_list;    /* of a path, where its keys begin; of a tree, where a key's descendants end */
   int64_t mask_stride;
   int has_query_row, query_row;    /* the buffer with the query of each row */
-  int window;                      /* 0: there is none */
+  int window, chunk;               /* 0: there is none */
+  int has_slopes, slopes;          /* the buffer with the slope of each head */
+  int64_t slopes_stride;
   int score_rows, score_columns, value_rows;
   FmaTile *score, *value32, *value16;
   AttentionMemory memory;
@@ -43,7 +45,7 @@ typedef struct AttentionItem {
   int32_t near[TW_MAX_GROUPS], far[TW_MAX_GROUPS];        /* least and greatest position of a group */
   int32_t begin;            /* of the path, in the list of keys */
   int32_t *id, *end, *token;
-  int32_t *place, *depth;   /* positions of keys and queries of a tree with a window */
+  int32_t *place, *depth;   /* positions of keys and queries of a tree, where they matter */
   int32_t *source;          /* rows of keys and values of a path */
   int32_t *row, *head;      /* rows of queries of a path, and their heads after the first, lane by lane */
   uint8_t *seen;            /* [group][8 keys]: whether some lane may see some of the keys */
@@ -53,6 +55,19 @@ typedef struct AttentionItem {
 TW_FN int tw_groups(const AttentionConfig config) { return config.queries / config.lanes; }
 /* Columns of a head, padded to whole vectors. */
 TW_FN int tw_padded(const AttentionConfig config) { return (config.d + 15) / 16 * 16; }
+
+/* Whether keys that are too far back are hidden, and whether it matters to trees at which positions keys are. */
+TW_FN int tw_is_bounded(const AttentionConfig config) { return config.window > 0 || config.chunk > 0; }
+TW_FN int tw_asks_positions(const AttentionConfig config) { return tw_is_bounded(config) || config.has_slopes; }
+/* The first position that a query at `position` sees; the first position behind that of a key that does not see it. */
+TW_FN int32_t tw_first_seen(const AttentionConfig config, int32_t position) {
+  if (config.chunk > 0) return position - position % config.chunk;
+  return config.window > 0 && position >= config.window ? position - config.window + 1 : 0;
+}
+TW_FN int32_t tw_seen_before(const AttentionConfig config, int32_t position) {
+  if (config.chunk > 0) return position - position % config.chunk + config.chunk;
+  return position + config.window;
+}
 
 TW_FN AttentionItem tw_item_memory(const AttentionConfig config, char *scratch) {
   const AttentionMemory at = config.memory;
@@ -94,10 +109,10 @@ TW_FN const int32_t *tw_query_positions(const AttentionConfig config, const Atte
 TW_FN int32_t tw_list_path(const AttentionConfig config, const tw_launch *launch, AttentionItem *t) {
   const int32_t *const key = (const int32_t *)launch->buffers[config.key_list] + t->begin;
   int32_t n = 0, at = 0;
-  if (config.window > 0) {
+  if (tw_is_bounded(config)) {
     at = t->near[0];
     for (int g = 1; g < tw_groups(config); g++) if (t->near[g] < at) at = t->near[g];
-    at = at < config.window ? 0 : at - config.window + 1;
+    at = tw_first_seen(config, at);
   }
   for (; at <= t->last && n < config.capacity && t->begin + at < launch->extents[config.key_rows]; n++, at++) {
     t->id[n] = at;
@@ -106,8 +121,7 @@ TW_FN int32_t tw_list_path(const AttentionConfig config, const tw_launch *launch
   }
   for (int g = 0; g < tw_groups(config); g++) {
     for (int32_t j = 0; j < n; j += 8) {
-      const int is_seen = t->id[j] <= t->high[g] &&
-          (config.window == 0 || t->id[j] + 7 > t->near[g] - config.window);
+      const int is_seen = t->id[j] <= t->high[g] && t->id[j] + 7 >= tw_first_seen(config, t->near[g]);
       t->seen[g * config.capacity / 8 + j / 8] = (uint8_t)is_seen;
     }
   }
@@ -117,7 +131,7 @@ TW_FN int32_t tw_list_path(const AttentionConfig config, const tw_launch *launch
 /* Keys that the item may see: the ancestors of its least token, then every token up to its greatest. */
 TW_FN int32_t tw_list_tree(const AttentionConfig config, const tw_launch *launch, AttentionItem *t) {
   const int32_t *const end = (const int32_t *)launch->buffers[config.mask];
-  const int32_t *const position = config.window > 0 ? (const int32_t *)launch->buffers[config.position] : 0;
+  const int32_t *const position = tw_asks_positions(config) ? (const int32_t *)launch->buffers[config.position] : 0;
   int32_t n = 0, near = t->near[0], low = t->low[0];
   for (int g = 1; g < tw_groups(config); g++) {
     if (t->near[g] < near) near = t->near[g];
@@ -128,8 +142,8 @@ TW_FN int32_t tw_list_tree(const AttentionConfig config, const tw_launch *launch
       k = end[k] > k ? end[k] : k + 1;
       continue;
     }
-    if (config.window > 0) {
-      if (position[k] <= near - config.window) {
+    if (tw_asks_positions(config)) {
+      if (tw_is_bounded(config) && position[k] < tw_first_seen(config, near)) {
         k++;
         continue;
       }
@@ -143,7 +157,7 @@ TW_FN int32_t tw_list_tree(const AttentionConfig config, const tw_launch *launch
       int any = 0;
       for (int32_t i = j; i < j + 8 && i < n; i++)
         any |= t->id[i] <= t->high[g] && t->end[i] > t->low[g] &&
-            (config.window == 0 || t->place[i] > t->near[g] - config.window);
+            (!tw_is_bounded(config) || t->place[i] >= tw_first_seen(config, t->near[g]));
       t->seen[g * config.capacity / 8 + j / 8] = (uint8_t)any;
     }
   }
@@ -249,29 +263,46 @@ TW_FN void tw_mask_key(
     }
     return;
   }
-  const int32_t position = config.window > 0 ? tw_key_positions(config, t)[j] : 0;
-  const int is_near = config.window == 0 || position > t->far[g] - config.window;
+  const int32_t position = tw_is_bounded(config) ? tw_key_positions(config, t)[j] : 0;
+  const int is_near = !tw_is_bounded(config) || position >= tw_first_seen(config, t->far[g]);
   if (t->id[j] <= t->low[g] && t->end[j] > t->high[g] && is_near) return;
   for (int u = 0; u < config.lanes; u += 16) {
     const tw_i at = tw_loadi(token + u);
     tw_m sees = tw_and(tw_lei(tw_seti(t->id[j]), at), tw_lti(at, tw_seti(t->end[j])));
-    if (config.window > 0) {
+    if (tw_is_bounded(config)) {
       const tw_i depth = tw_loadi(tw_query_positions(config, t) + g * config.lanes + u);
-      sees = tw_and(sees, tw_lti(depth, tw_seti(position + config.window)));
+      sees = tw_and(sees, tw_lti(depth, tw_seti(tw_seen_before(config, position))));
     }
     tw_store(s + u, tw_select(sees, tw_load(s + u), tw_set1(-__builtin_inff())));
   }
 }
 
+/* Of 16 lanes from `lane` on: the slopes of their heads, and the positions of their queries. */
+TW_FN void tw_slopes(
+    const AttentionConfig config, const tw_launch *launch, const AttentionItem *t, int64_t lane, int64_t first_head,
+    tw_carried *slope, tw_carried *position) {
+  float slopes[16], positions[16];
+  for (int l = 0; l < 16; l++) {
+    const int64_t head = first_head + (config.mask_kind == TW_PATH ? t->head[lane + l] : 0);
+    slopes[l] = ((const float *)launch->buffers[config.slopes])[head * config.slopes_stride];
+    positions[l] = (float)tw_query_positions(config, t)[lane + l];
+  }
+  *slope = tw_carry(tw_load(slopes));
+  *position = tw_carry(tw_load(positions));
+}
+
 /* Masks the scores of a group, then softmax without the division; sums go to t->sum. */
-TW_FN void tw_softmax(const AttentionConfig config, const tw_launch *launch, const AttentionItem *t, int64_t g) {
+TW_FN void tw_softmax(
+    const AttentionConfig config, const tw_launch *launch, const AttentionItem *t, int64_t g, int64_t first_head) {
   const int vectors = config.lanes / 16;
   float *const scores = t->s + g * config.capacity * config.lanes;
   const uint8_t *const seen = t->seen + g * config.capacity / 8;
-  tw_carried top[2], sum[2];
+  tw_carried top[2], sum[2], slope[2], position[2];
   for (int u = 0; u < vectors; u++) {
     top[u] = tw_carry(tw_set1(-__builtin_inff()));
     sum[u] = tw_carry(tw_set1(0.0f));
+    if (config.has_slopes)
+      tw_slopes(config, launch, t, g * config.lanes + u * 16, first_head, &slope[u], &position[u]);
   }
   for (int32_t b = 0; b < t->keys; b += 8) {
     if (!seen[b / 8]) continue;
@@ -279,6 +310,10 @@ TW_FN void tw_softmax(const AttentionConfig config, const tw_launch *launch, con
       float *const s = scores + (int64_t)j * config.lanes;
       for (int u = 0; config.cap != 0.0f && u < vectors; u++)
         tw_store(s + u * 16, tw_set1(config.cap) * tw_tanh(tw_load(s + u * 16) * tw_set1(config.inverse_cap)));
+      for (int u = 0; config.has_slopes && u < vectors; u++) {
+        const tw_v further = tw_set1((float)tw_key_positions(config, t)[j]) - tw_value(position[u]);
+        tw_store(s + u * 16, tw_fma(tw_value(slope[u]), further, tw_load(s + u * 16)));
+      }
       tw_mask_key(config, launch, t, g, j, s);
       for (int u = 0; u < vectors; u++) {
         const tw_v x = tw_load(s + u * 16);
@@ -319,8 +354,8 @@ TW_FN void tw_add_seen(
         if (biases[token * config.mask_stride + j] == -__builtin_inff()) continue;
       } else {
         if (t->id[j] > token || token >= t->end[j]) continue;
-        if (config.window > 0 &&
-            tw_query_positions(config, t)[lane] - tw_key_positions(config, t)[j] >= config.window)
+        if (tw_is_bounded(config) &&
+            tw_query_positions(config, t)[lane] >= tw_seen_before(config, tw_key_positions(config, t)[j]))
           continue;
       }
       const tw_v p = tw_set1(t->s[(g * config.capacity + j) * config.lanes + r]);

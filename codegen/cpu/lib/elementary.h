@@ -73,6 +73,13 @@ TW_FN tw_v tw_erf(tw_v x) {
   const tw_v far = tw_set1(1.0f) - tw_exp(q);
   return tw_select(tw_lt(a, tw_set1(1.0f)), p * x, tw_select(tw_lt(x, tw_set1(0.0f)), -far, far));
 }
+/* floor(x): x rounded to a whole number, less 1 where that is more. */
+TW_FN tw_v tw_floor(tw_v x) {
+  const tw_v a = tw_max(x, -x), whole = tw_set1(8388608.0f), near = (a + whole) - whole;
+  const tw_v r = tw_select(tw_lt(x, tw_set1(0.0f)), -near, near);
+  return tw_select(tw_lt(a, whole), tw_select(tw_lt(x, r), r - tw_set1(1.0f), r), x);
+}
+TW_FN float tw_s_floor(float x) { return tw_floor(tw_set1(x))[0]; }
 TW_FN float tw_s_exp(float x) { return tw_exp(tw_set1(x))[0]; }
 TW_FN float tw_s_log(float x) { return tw_log(tw_set1(x))[0]; }
 TW_FN float tw_s_tanh(float x) { return tw_tanh(tw_set1(x))[0]; }

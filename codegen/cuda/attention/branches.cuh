@@ -25,7 +25,7 @@ namespace tw {
  * With a window, of the first query of each run: the run before, and the first tile that is seen by the run or by one
  * behind it that shares tiles with it.
  */
-template <PathConfig config, bool has_window = (config.window > 0)> struct BranchWindows {};
+template <PathConfig config, bool has_window = (config.is_bounded())> struct BranchWindows {};
 template <PathConfig config> struct BranchWindows<config, true> { int before[config.queries], first[config.queries]; };
 
 /* What is known of a block's queries, in shared memory. */
@@ -93,13 +93,13 @@ template <PathConfig config> TW_DEVICE void find_runs(BranchTable<config> &table
       }
     }
     int least = 0x7fffffff;
-    if constexpr (config.window > 0) {
+    if constexpr (config.is_bounded()) {
       for (int i = run + lane; i < next; i += 32)
         if (table.position[i] >= 0 && table.position[i] < least) least = table.position[i];
       least = __reduce_min_sync(ALL_LANES, least);
     }
     if (lane == 0) {
-      if constexpr (config.window > 0) {
+      if constexpr (config.is_bounded()) {
         table.first[run] = keys == 0 ? 0 : first_seen<config>(least) / TILE_KEYS;
         table.before[run] = before;
       }
@@ -109,7 +109,7 @@ template <PathConfig config> TW_DEVICE void find_runs(BranchTable<config> &table
     }
   }
   __syncthreads();  /* The runs are there, and what they share. */
-  if constexpr (config.window > 0) {
+  if constexpr (config.is_bounded()) {
     if (threadIdx.x == 0) {
       int last = count - 1;
       while (last > 0 && table.begin[last - 1] == table.begin[last]) last--;
@@ -181,7 +181,7 @@ template <PathConfig config, class Operands> TW_DEVICE void branches_attention(c
       for (; run < end; run = table.next[run]) {
         int own = table.shared[run];
         if (own * TILE_KEYS >= table.keys[run]) continue;
-        if constexpr (config.window > 0) own = max(own, table.first[run]);
+        if constexpr (config.is_bounded()) own = max(own, table.first[run]);
         return BranchTile{ run, table.begin[run], table.keys[run], own };
       }
       return BranchTile{ end, 0, 0, 0 };
@@ -194,7 +194,7 @@ template <PathConfig config, class Operands> TW_DEVICE void branches_attention(c
     /* Lane l has the row of key l of a tile, −1 past the last key. */
     const auto places_of = [&](const BranchTile &tile) {
       const int i = tile.index * TILE_KEYS + lane;
-      if (config.window > 0 && pass >= 0 && i < first_seen<config>(table.position[pass])) return -1;
+      if (config.is_bounded() && pass >= 0 && i < first_seen<config>(table.position[pass])) return -1;
       return i < tile.keys ? x.key[tile.begin + i] : -1;
     };
     const auto start = [&](int slot, int places) {
@@ -218,7 +218,7 @@ template <PathConfig config, class Operands> TW_DEVICE void branches_attention(c
         table.next[pass] = pass + 1;
         table.keys[pass] = table.position[pass] + 1;
         table.shared[pass] = 0;
-        if constexpr (config.window > 0) table.first[pass] = first_seen<config>(table.position[pass]) / TILE_KEYS;
+        if constexpr (config.is_bounded()) table.first[pass] = first_seen<config>(table.position[pass]) / TILE_KEYS;
       }
       __syncthreads();
     }
@@ -277,7 +277,7 @@ template <PathConfig config, class Operands> TW_DEVICE void branches_attention(c
       const int mine = position_of(warp * 16 + (lane & 15));
       const int warp_low = __reduce_min_sync(ALL_LANES, mine), warp_high = __reduce_max_sync(ALL_LANES, mine);
       if (key > warp_high) continue;
-      if constexpr (config.window > 0) {
+      if constexpr (config.is_bounded()) {
         const int warp_first = __reduce_min_sync(ALL_LANES, mine < 0 ? 0x7fffffff : first_seen<config>(mine));
         if (key + TILE_KEYS <= warp_first) continue;
       }
@@ -295,7 +295,7 @@ template <PathConfig config, class Operands> TW_DEVICE void branches_attention(c
       Scores s;
       multiply_keys<config, Key>(s, query, keys_at + at_slot * slot_bytes);
       scale_scores<config>(s, factor, own);
-      if (key + TILE_KEYS - 1 > warp_low || (config.window > 0 && key <= warp_high - config.window))
+      if (key + TILE_KEYS - 1 > warp_low || (config.is_bounded() && key <= too_far<config>(warp_high)))
         mask<config>(s, key, last);
       Weights weight;
       weigh<config, Key>(answer, weight, s, own);

@@ -131,14 +131,14 @@ TW_DEVICE bool decode_run(const Operands &x, unsigned char *memory, const Decode
   const Key *const k = x.k + kv * d, *const v = x.v + kv * d;
   const int workers = run.blocks() * config.teams, worker = team.team * run.blocks() + run.rank;
   /* Chunks are counted from the first key's. */
-  const int first_chunk = config.window > 0 ? run.low / CHUNK : 0;
+  const int first_chunk = config.is_bounded() ? run.low / CHUNK : 0;
   const int chunks = (run.keys + CHUNK - 1) / CHUNK - first_chunk;
   /* The team's chunk of each round. */
   const auto chunk_of = [&](int round) { return round * workers + worker; };
   /* Where the key of this lane lies: key `lane` of the warp's part of a chunk, −1 past the last key. */
   const auto place_of = [&](int chunk) {
     const int i = (first_chunk + chunk) * CHUNK + team.warp * TILE_KEYS + team.lane;
-    return (config.window == 0 || i >= run.low) && i < run.keys ? x.key[run.begin + i] : -1;
+    return (!config.is_bounded() || i >= run.low) && i < run.keys ? x.key[run.begin + i] : -1;
   };
   int place = place_of(chunk_of(0));
   if constexpr (config.reads_ahead) {
@@ -246,7 +246,7 @@ TW_DEVICE bool decode_run(const Operands &x, unsigned char *memory, const Decode
       for (int m = 0; m < tiles; m++) {
         if (!team.has(2 * m)) break;
         team.scale(s[m], m, factor[m]);
-        if (key + TILE_KEYS > run.all_keys || (config.window > 0 && key < run.all_low))
+        if (key + TILE_KEYS > run.all_keys || (config.is_bounded() && key < run.all_low))
           team.mask_ends(s[m], m, key, low, keys);
         team.leave_maxima(s[m], m);
       }

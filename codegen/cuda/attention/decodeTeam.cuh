@@ -179,7 +179,7 @@ template <PathConfig config, class Operands> struct DecodeTeam {
 #pragma unroll
       for (int e = 0; e < 4; e++) {
         const int at = key + n * 8 + quad * 2 + e % 2, half = 2 * tile + min(e / 2, halves_of(tile) - 1);
-        if ((config.window > 0 && at < low[half]) || at >= keys[half]) s[n][e] = -infinity();
+        if ((config.is_bounded() && at < low[half]) || at >= keys[half]) s[n][e] = -infinity();
       }
     }
   }

@@ -29,7 +29,7 @@ template <PathConfig config> struct PromptLayout {
   static constexpr unsigned keys_at = 2 * query_bytes, values_at = keys_at + slots * part_bytes;
   static constexpr unsigned barriers_at = values_at + slots * part_bytes, bytes = barriers_at + 40 * slots + 48;
 
-  static_assert(!config.is_coded() && config.window == 0, "keys and values in 16 bits, all keys of a path");
+  static_assert(!config.is_coded() && !config.is_bounded(), "keys and values in 16 bits, all keys of a path");
   static_assert(d == 64 || d == 128, "heads of whole slabs, whose totals fit in registers");
   static_assert(rows == 2 * own_rows && own_rows % group == 0, "two warpgroups, each with all heads of its queries");
   static_assert(CHUNK == 2 * keys && keys == 2 * TILE_KEYS, "a chunk has two parts, a part two steps of the softmax");

@@ -93,7 +93,7 @@ template <PathConfig config, class Operands> struct LoneTiles {
   /* Key `lane` of a tile, −1 past the last key. */
   TW_DEVICE int place_of(int of) const {
     const int i = of * TILE_KEYS + (int)threadIdx.x;
-    return (config.window == 0 || i >= path.low) && i < path.keys ? x.key[path.begin + i] : -1;
+    return (!config.is_bounded() || i >= path.low) && i < path.keys ? x.key[path.begin + i] : -1;
   }
   TW_DEVICE bool is_coming() const { return tile < tiles; }
   TW_DEVICE void advance() {
@@ -118,7 +118,7 @@ template <PathConfig config, class Operands> TW_DEVICE void lone_attention(const
   const Path path = path_of<config>(x, first);
   const unsigned ring_at = array_address(memory);
   /* The tiles are [first_tile, tiles). */
-  const int first_tile = config.window > 0 ? path.low / TILE_KEYS : 0, tiles = (path.keys + TILE_KEYS - 1) / TILE_KEYS;
+  const int first_tile = config.is_bounded() ? path.low / TILE_KEYS : 0, tiles = (path.keys + TILE_KEYS - 1) / TILE_KEYS;
   LoneTiles<config, Operands> coming{ x, path, first_tile, tiles, 0, 0 };
   if constexpr (config.reads_ahead) {
     /*
@@ -176,7 +176,7 @@ template <PathConfig config, class Operands> TW_DEVICE void lone_attention(const
 #pragma unroll
       for (int n = 0; n < TILE_KEYS / 8; n++) s[n][2] = s[n][3] = -infinity();
     }
-    if (key + TILE_KEYS - 1 > last[0] || (config.window > 0 && key <= last[0] - config.window))
+    if (key + TILE_KEYS - 1 > last[0] || (config.is_bounded() && key <= too_far<config>(last[0])))
       mask<config>(s, key, last);
     Weights weight;
     weigh<config, Key>(answer, weight, s, own);

@@ -47,8 +47,8 @@ struct PathConfig {
   /* With a cap, scores first become tanh(s / cap), and `scale` has the cap: see bounded(). */
   bool is_capped = false;
   float cap_factor = 0.0f;
-  /* A query sees the last keys of its path only, so many; 0: all. */
-  int window = 0;
+  /* A query sees the last keys of its path only, so many, or those of its own piece of so many; 0: all. */
+  int window = 0, chunk = 0;
   /* Which row of q a query is says a list. */
   bool has_query_row = false;
   /*
@@ -68,6 +68,7 @@ struct PathConfig {
   int loader_registers = 40, product_registers = 232;
 
   TW_CONSTEXPR int group() const { return heads / kv_heads; }
+  TW_CONSTEXPR bool is_bounded() const { return window > 0 || chunk > 0; }
   TW_CONSTEXPR bool is_coded() const { return key_bytes == 1; }
   TW_CONSTEXPR int threads() const { return 32 * warps; }
   TW_CONSTEXPR int rows() const { return 16 * warps; }
@@ -112,7 +113,14 @@ TW_DEVICE float power2(float x) { return x >= -126.0f ? __int_as_float(((int)x +
 
 /* The first key that a query at `position` sees. */
 template <PathConfig config> TW_DEVICE int first_seen(int position) {
+  if constexpr (config.chunk > 0) return position - position % config.chunk;
   return config.window == 0 || position < config.window ? 0 : position - config.window + 1;
+}
+
+/* Keys up to this position are too far back for a query at `position`. */
+template <PathConfig config> TW_DEVICE int too_far(int position) {
+  if constexpr (config.chunk > 0) return position - position % config.chunk - 1;
+  return position - config.window;
 }
 
 /* The token of query `query` of the call, −1 if it has none. */
@@ -303,7 +311,7 @@ template <PathConfig config> TW_DEVICE void mask(Scores &s, int key, const int (
 #pragma unroll
     for (int e = 0; e < 4; e++) {
       const int at = first + e % 2;
-      if (at > last[e / 2] || (config.window > 0 && at <= last[e / 2] - config.window)) s[n][e] = -infinity();
+      if (at > last[e / 2] || (config.is_bounded() && at <= too_far<config>(last[e / 2]))) s[n][e] = -infinity();
     }
   }
 }

@@ -1,8 +1,9 @@
 /** Attention over paths by warps: the Config of attention/path.cuh, and the unit of a kernel that has one. */
 import type { CudaAttentionSchedule, TensorMapDecl } from '../../../ir/cuda.js';
-import { type AttentionKernel, windowOfMask } from '../../../ir/kernel.js';
+import { type AttentionKernel, reachOfMask } from '../../../ir/kernel.js';
 import { maskBuffers, scaleBuffers } from '../../../ir/kernelAccess.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
+import { defined } from '../../../system/defined.js';
 import { type CudaOperands, ELEMENT_TYPES, kernelHead, type Operand } from '../text/operands.js';
 import { BOUNDED_UNIT, floatLiteral } from '../text/statements.js';
 import { aboutKernel, type ConfigFields, type ConfigValue, unitText } from '../text/unit.js';
@@ -66,7 +67,7 @@ export function pathConfig({ kernel, operands, schedule, tile }: AttentionCode, 
     Operand,
   ];
   const [kScale, vScale] = scaleBuffers(kernel).map((name) => operands.get(name));
-  const window = windowOfMask(mask);
+  const { window, chunk } = reachOfMask(mask);
   const lists = [...maskBuffers(mask), ...(kernel.queryRow === undefined ? [] : [kernel.queryRow])];
   return {
     heads,
@@ -84,7 +85,7 @@ export function pathConfig({ kernel, operands, schedule, tile }: AttentionCode, 
       : { kScales: scaleLayout(kScale), vScales: scaleLayout(vScale) }),
     scale: literal((cap ?? scale) * Math.LOG2E),
     ...(cap === undefined ? {} : { isCapped: true, capFactor: literal((scale / cap) * BOUNDED_UNIT) }),
-    ...(window === undefined ? {} : { window }),
+    ...defined({ window, chunk }),
     ...(kernel.queryRow === undefined ? {} : { hasQueryRow: true }),
     ...(readsAhead && lists.every((name) => operands.get(name).isInput) ? { readsAhead: true } : {}),
     ...(teams === 1 ? {} : { teams }),

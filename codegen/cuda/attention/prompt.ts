@@ -1,7 +1,8 @@
 /** Attention of queries that lie side by side: prompts, trees and turns. A block has a tile of them. */
 import type { TensorMapDecl } from '../../../ir/cuda.js';
-import { type AttentionKernel, type Mask, windowOfMask } from '../../../ir/kernel.js';
+import { type AttentionKernel, type Mask, reachOfMask } from '../../../ir/kernel.js';
 import { maskBuffers, scaleBuffers } from '../../../ir/kernelAccess.js';
+import { defined } from '../../../system/defined.js';
 import type { CudaOperands } from '../text/operands.js';
 import { BOUNDED_UNIT } from '../text/statements.js';
 import type { ConfigFields, ConfigValue } from '../text/unit.js';
@@ -109,7 +110,7 @@ const MASKS = { column: 'Tree', path: 'Path', bias: 'Bias' } as const;
 function simtConfig({ kernel, operands, schedule, tile }: AttentionCode): SimtAttentionConfig {
   const { heads, kvHeads, headDim, mask, cap, scale } = kernel;
   const [kScale, vScale] = scaleBuffers(kernel).map((name) => operands.get(name));
-  const window = windowOfMask(mask);
+  const { window, chunk } = reachOfMask(mask);
   const stride = (name: string): number => operands.get(name).stride;
   return {
     heads,
@@ -127,7 +128,8 @@ function simtConfig({ kernel, operands, schedule, tile }: AttentionCode): SimtAt
       : { hasScales: true, kScales: scaleLayout(kScale), vScales: scaleLayout(vScale) }),
     scale: literal(scale),
     ...(cap === undefined ? {} : { cap: literal(cap), capFactor: literal(BOUNDED_UNIT / cap) }),
-    ...(window === undefined ? {} : { window }),
+    ...defined({ window, chunk }),
+    ...(kernel.slopes === undefined ? {} : { hasSlopes: true }),
     ...(kernel.queryRow === undefined ? {} : { hasQueryRow: true }),
     sharedBytes: tile.dynamicBytes,
   };
@@ -142,7 +144,7 @@ const MASK_MEMBERS: Readonly<Record<Mask['kind'], readonly string[]>> = {
 
 function simtUnit(code: AttentionCode): string {
   const { kernel, operands, keyRows } = code;
-  const { mask, scales, queryRow } = kernel;
+  const { mask, scales, queryRow, slopes } = kernel;
   return callUnit(code, {
     header: 'attention/simt.cuh',
     call: 'simt_attention<config>',
@@ -157,6 +159,7 @@ function simtUnit(code: AttentionCode): string {
         ['k_scales', scales?.k],
         ['v_scales', scales?.v],
         ...maskBuffers(mask).map((buffer, i) => [MASK_MEMBERS[mask.kind][i]!, buffer] as const),
+        ['slopes', slopes],
         ['query_row', queryRow],
         ['out', kernel.out],
       ]),

@@ -96,7 +96,7 @@ template <PathConfig config, class Operands> TW_DEVICE void runs_attention(const
     const int warp_low = __reduce_min_sync(ALL_LANES, mine), warp_high = __reduce_max_sync(ALL_LANES, mine);
     /* The first key that a query of the run sees. Tiles before it are left out. */
     int low = 0;
-    if constexpr (config.window > 0) {
+    if constexpr (config.is_bounded()) {
       int least = 0x7fffffff;
       for (int i = from + lane; i < to; i += 32) if (positions[i] >= 0 && positions[i] < least) least = positions[i];
       low = min(first_seen<config>(__reduce_min_sync(ALL_LANES, least)), keys - 1);
@@ -106,7 +106,7 @@ template <PathConfig config, class Operands> TW_DEVICE void runs_attention(const
     /* Lane l has the row of key l of a tile, −1 past the last key. */
     const auto places_of = [&](int tile) {
       const int i = tile * TILE_KEYS + lane;
-      return (config.window == 0 || i >= low) && i < keys ? x.key[begin + i] : -1;
+      return (!config.is_bounded() || i >= low) && i < keys ? x.key[begin + i] : -1;
     };
     const auto start = [&](int slot, int places) {
       constexpr int pieces_of_tile = TILE_KEYS * pieces, elements = 16 / config.key_bytes;
@@ -142,7 +142,7 @@ template <PathConfig config, class Operands> TW_DEVICE void runs_attention(const
     for (int chunk = low / CHUNK; chunk * chunk_tiles < tiles; chunk++) {
       Answer<config> answer;
       answer.clear();
-      for (int tile = config.window > 0 && chunk * CHUNK <= low ? first_tile : chunk * chunk_tiles;
+      for (int tile = config.is_bounded() && chunk * CHUNK <= low ? first_tile : chunk * chunk_tiles;
            tile < (chunk + 1) * chunk_tiles && tile < tiles; tile++) {
         const int key = tile * TILE_KEYS, coming = tile + slots - 1, free = slot == 0 ? slots - 1 : slot - 1;
         copy_wait<slots - 2>();
@@ -166,7 +166,7 @@ template <PathConfig config, class Operands> TW_DEVICE void runs_attention(const
         KeyScales own_scales = {};
         if constexpr (config.is_coded()) own_scales = key_scales(scales);
         scale_scores<config>(s, factor, own_scales);
-        if (key + TILE_KEYS - 1 > warp_low || (config.window > 0 && key <= warp_high - config.window))
+        if (key + TILE_KEYS - 1 > warp_low || (config.is_bounded() && key <= too_far<config>(warp_high)))
           mask<config>(s, key, last);
         weigh<config, Key>(answer, weight, s, own_scales);
         add_values<config, Key>(answer, weight, values_at + at_slot * slot_bytes);

@@ -8,7 +8,7 @@ import {
   RESIDENT_BLOCKS,
 } from '../../../ir/cuda.js';
 import { CACHE_FORMATS } from '../../../ir/function.js';
-import type { AttentionKernel, KernelModule } from '../../../ir/kernel.js';
+import { type AttentionKernel, type KernelModule, mostSeen } from '../../../ir/kernel.js';
 import { hasOwnKeys } from '../../../ir/kernelAccess.js';
 import { oncePer } from '../../../ir/oncePer.js';
 import { type BufferDType, isFloat } from '../../../ir/types.js';
@@ -107,8 +107,8 @@ function sharingProblem(
     if (kernel.headDim > MAX_LONE_HEAD || group > MAX_LONE_GROUP)
       return `a lone warp has registers for ${MAX_LONE_GROUP} heads of ${MAX_LONE_HEAD} at most`;
     if (schedule.queries > 1) {
-      if (kernel.mask.kind === 'path' && kernel.mask.window !== undefined)
-        return 'a lone warp with several queries takes paths without a window';
+      if (mostSeen(kernel.mask) !== undefined)
+        return 'a lone warp with several queries takes paths without a window or chunks';
       if (2 * schedule.queries * group <= MMA_ROWS)
         return 'a lone warp has one query, or as many as its tile has rows for';
     }
@@ -148,7 +148,7 @@ function wgmmaProblem(
   { arch }: AttentionLimits,
 ): string | undefined {
   if (arch !== 'sm_90a') return `wgmma needs sm_90a, the target is ${arch}`;
-  if (mask.kind !== 'path' || mask.window !== undefined) return 'wgmma takes paths without a window';
+  if (mask.kind !== 'path' || mostSeen(mask) !== undefined) return 'wgmma takes paths without a window or chunks';
   // That mma.sync and wgmma give the same bits is known of bf16.
   if (dtype !== 'bf16') return `wgmma wants queries, keys and values in bf16, not ${dtype}`;
   if (d !== 64 && d !== 128) return `wgmma wants heads of 64 or 128, not ${d}`;
@@ -178,11 +178,13 @@ export function isLegalAttention(
   if (heads % kvHeads !== 0) return `${heads} heads cannot share ${kvHeads} heads of keys evenly`;
   if (keys !== ATTENTION_KEYS[skeleton])
     return `${skeleton} takes ${ATTENTION_KEYS[skeleton]} keys at a time: answers must not depend on the schedule`;
+  if (kernel.slopes !== undefined && skeleton !== 'simt') return 'only simt takes slopes of heads';
   if (skeleton === 'mma') {
     if (!is16(dtype)) return `tensor cores want queries, keys and values in 16 bits, not ${dtype}`;
     if (kernel.mask.kind === 'bias') return 'only simt takes a materialized bias';
     if (isScaled && kernel.mask.kind !== 'path') return 'only simt takes keys and values in codes over trees';
-    if (kernel.mask.kind === 'column' && kernel.mask.window !== undefined) return 'only simt takes a window over trees';
+    if (kernel.mask.kind === 'column' && kernel.mask.position !== undefined)
+      return 'only simt takes a window, chunks or slopes over trees';
     if (d % 16 !== 0 || d < 16 || d > MAX_MMA_HEAD)
       return `mma wants heads of a multiple of 16, at most ${MAX_MMA_HEAD}, not ${d}`;
     if (!(kernel.scale > 0)) return `mma folds a positive scale into the softmax, not ${kernel.scale}`;

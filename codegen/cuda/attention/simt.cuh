@@ -35,15 +35,24 @@ struct SimtAttentionConfig {
   /* Scores are multiplied by this; with a cap they become cap · tanh(score / cap), see bounded(). */
   float scale;
   float cap = 0.0f, cap_factor = 0.0f;
-  /* A query sees the last keys before it only, so many positions; 0: all. */
-  int window = 0;
+  /* A query sees the last keys before it only, so many positions, or those of its own piece of so many; 0: all. */
+  int window = 0, chunk = 0;
+  /* Each position that a key is further on adds the slope of the head to the score. */
+  bool has_slopes = false;
   /* Which row of q a query is says a list. */
   bool has_query_row = false;
   /* Dynamic shared memory of a block. */
   int shared_bytes;
 
   TW_CONSTEXPR int group() const { return heads / kv_heads; }
+  TW_CONSTEXPR bool is_bounded() const { return window > 0 || chunk > 0; }
 };
+
+/* Keys up to this position are too far back for a query at `position`. */
+template <SimtAttentionConfig config> TW_DEVICE int too_far_back(int position) {
+  if constexpr (config.chunk > 0) return position - position % config.chunk - 1;
+  return position - config.window;
+}
 
 /* Buffers of a kernel: those of the mask that it has. Rows of q are tokens, of `out` queries. */
 template <class Element, class Key, class Out> struct SimtOperands {
@@ -53,6 +62,8 @@ template <class Element, class Key, class Out> struct SimtOperands {
   /* Of a key: its subtree's end. Of a token: where its path begins, and its position. */
   const int *end, *begin, *position, *key;
   const float *bias;
+  /* Of each head. */
+  const float *slopes;
   const int *query_row;
   Out *out;
   /* Rows of `out`, of q, and of keys or their list. */
@@ -61,8 +72,9 @@ template <class Element, class Key, class Out> struct SimtOperands {
 
 template <SimtAttentionConfig config, class Operands> TW_DEVICE void simt_attention(const Operands &x) {
   constexpr int d = config.head_dim, queries = config.queries, warps = 4, threads = 32 * warps, tile = 32;
-  constexpr int warp_queries = queries / warps, columns = (d + 31) / 32, pitch = d + 1, window = config.window;
+  constexpr int warp_queries = queries / warps, columns = (d + 31) / 32, pitch = d + 1;
   constexpr bool is_tree = config.mask == Mask::Tree, is_path = config.mask == Mask::Path;
+  constexpr bool is_bounded = config.is_bounded(), has_slopes = config.has_slopes;
   static_assert(queries % warps == 0 && config.heads % config.kv_heads == 0 && d <= 512);
   static_assert((queries * d + tile * (pitch + d)) * 4 <= config.shared_bytes, "memory is what its schedule says");
   TW_DYNAMIC_SHARED(memory, 128);
@@ -72,6 +84,8 @@ template <SimtAttentionConfig config, class Operands> TW_DEVICE void simt_attent
   const int head = blockIdx.x, first = blockIdx.y * queries, kv = head / config.group();
   const auto *const q = x.q + head * d;
   const auto *const k = x.k + kv * d, *const v = x.v + kv * d;
+  float slope = 0.0f;
+  if constexpr (has_slopes) slope = x.slopes[head];
   /* Element `column` of row `row`. */
   const auto key_at = [&](int row, int column) {
     const float value = load(k + row * (long long)config.k_stride + column);
@@ -126,10 +140,8 @@ template <SimtAttentionConfig config, class Operands> TW_DEVICE void simt_attent
       if constexpr (is_tree) {
         key_end = key < stop ? x.end[key] : 0;
         bool is_seen = key_end > low;
-        if constexpr (window > 0) {
-          key_position = key < stop ? x.position[key] : 0;
-          is_seen = is_seen && key_position > near - window;
-        }
+        if constexpr (is_bounded || has_slopes) key_position = key < stop ? x.position[key] : 0;
+        if constexpr (is_bounded) is_seen = is_seen && key_position > too_far_back<config>(near);
         if (!__any_sync(ALL_LANES, is_seen)) continue;
       }
       for (int i = threadIdx.x; i < tile * d; i += threads) {
@@ -154,13 +166,18 @@ template <SimtAttentionConfig config, class Operands> TW_DEVICE void simt_attent
         const int row = warp * warp_queries + r;
         float s = score[r] * config.scale;
         if constexpr (config.cap > 0.0f) s = mul(config.cap, bounded(mul(config.cap_factor, s)));
+        if constexpr (has_slopes) {
+          const int token = tokens[row];
+          const int further = is_tree ? key_position - (token < 0 ? 0 : x.position[token]) : key - positions[row];
+          s = fmaf(slope, (float)further, s);
+        }
         if constexpr (is_tree) {
           const int token = tokens[row];
           if (key > token || token >= key_end) s = -infinity();
-          else if (window > 0 && x.position[token] - key_position >= window) s = -infinity();
+          else if (is_bounded && key_position <= too_far_back<config>(x.position[token])) s = -infinity();
         } else if constexpr (is_path) {
           const int last = positions[row];
-          if (key >= to || key > last || (window > 0 && key <= last - window)) s = -infinity();
+          if (key >= to || key > last || (is_bounded && key <= too_far_back<config>(last))) s = -infinity();
         } else {
           const int token = tokens[row];
           const float bias = key < x.key_rows && token >= 0 ?
@@ -237,7 +254,7 @@ template <SimtAttentionConfig config, class Operands> TW_DEVICE void simt_attent
         if (token < root || token >= stop) continue;
         if (token < low) low = token;
         if (token > high) high = token;
-        if (window > 0 && x.position[token] < near) near = x.position[token];
+        if (is_bounded && x.position[token] < near) near = x.position[token];
       }
       if (high >= 0) attend(root, high + 1);
     }
@@ -250,10 +267,10 @@ template <SimtAttentionConfig config, class Operands> TW_DEVICE void simt_attent
         if (positions[run_end] > highest) highest = positions[run_end];
       if (begin < 0) continue;
       int from = 0;
-      if constexpr (window > 0) {
+      if constexpr (is_bounded) {
         int least = highest;
         for (int i = run; i < run_end; i++) if (positions[i] < least) least = positions[i];
-        from = (least < window ? 0 : least - window + 1) / tile * tile;
+        from = max(0, too_far_back<config>(least) + 1) / tile * tile;
       }
       attend(from, min(highest + 1, x.key_rows - begin));
     }

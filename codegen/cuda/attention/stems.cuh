@@ -136,7 +136,7 @@ template <PathConfig config, class Operands> TW_DEVICE void stems_attention(cons
   constexpr int group = config.group(), queries = config.queries, d = config.head_dim;
   constexpr unsigned ring_bytes = config.slots * config.tile_bytes();
   static_assert(queries > 1 && queries * group <= 16 && config.warps == 1, "a tile has 16 rows");
-  static_assert(config.window == 0, "queries that share a tile see the whole of it");
+  static_assert(!config.is_bounded(), "queries that share a tile see the whole of it");
   static_assert(sizeof(Key) == config.key_bytes && d % 16 == 0, "a head is whole steps of a product");
   static_assert(ring_bytes + (config.has_short_heads() ? 0 : 32 * sizeof(Total<config>)) <= config.shared_bytes,
       "a block's memory is what its schedule says");

@@ -31,6 +31,7 @@ TW_DEVICE float exp(float x) { return expf(x); }
 TW_DEVICE float log(float x) { return logf(x); }
 TW_DEVICE float tanh(float x) { return tanhf(x); }
 TW_DEVICE float erf(float x) { return erff(x); }
+TW_DEVICE float floor(float x) { return floorf(x); }
 TW_DEVICE float sqrt(float x) { return sqrtf(x); }
 TW_DEVICE float inverse_sqrt(float x) { return 1.0f / sqrtf(x); }
 TW_DEVICE double exp(double x) { return ::exp(x); }
@@ -54,6 +55,7 @@ TW_DEVICE float2 exp(float2 x) { return { exp(x.x), exp(x.y) }; }
 TW_DEVICE float2 log(float2 x) { return { log(x.x), log(x.y) }; }
 TW_DEVICE float2 tanh(float2 x) { return { tanh(x.x), tanh(x.y) }; }
 TW_DEVICE float2 erf(float2 x) { return { erf(x.x), erf(x.y) }; }
+TW_DEVICE float2 floor(float2 x) { return { floor(x.x), floor(x.y) }; }
 TW_DEVICE float2 sqrt(float2 x) { return { sqrt(x.x), sqrt(x.y) }; }
 TW_DEVICE float2 inverse_sqrt(float2 x) { return { inverse_sqrt(x.x), inverse_sqrt(x.y) }; }
 TW_DEVICE float2 round_bf16(float2 x) { return { round_bf16(x.x), round_bf16(x.y) }; }

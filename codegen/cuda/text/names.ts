@@ -13,7 +13,7 @@ const KEYWORDS = new Set(
     'values warp whole ' +
     // Functions that the statements of programs call.
     'add sub mul div div_sigmoid max min exp log tanh ' +
-    'erf sqrt inverse_sqrt neg sine cosine round select at_most below ' +
+    'erf floor sqrt inverse_sqrt neg sine cosine round select at_most below ' +
     'equal both either is_true is_false to_float to_byte bytes_of pack load store infinity nan pair row_sum row_max ' +
     'quad_sum quad_max block_sum block_max warp_sum opaque forgotten forget ' +
     'take put bytes bounded prefetch rest look ' +

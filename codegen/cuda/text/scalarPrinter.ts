@@ -378,6 +378,7 @@ const UNARY_NAMES = {
   log: 'log',
   tanh: 'tanh',
   erf: 'erf',
+  floor: 'floor',
   sqrt: 'sqrt',
   rsqrt: 'inverse_sqrt',
   roundBf16: 'round_bf16',
