@@ -158,6 +158,8 @@ template <HopperConfig config, class T, int matrices, int accumulators>
 TW_DEVICE void multiply_second(unsigned a, unsigned b, int count, int second, int pass, int slot,
     const OwnSlots<config> &own, float (&acc)[config.blocks()][accumulators]) {
   constexpr int down = config.row_blocks(), across = config.column_blocks(), groups = accumulators / 4;
+  /* Loads of factors that are under way, as registers have room. */
+  constexpr int ahead = config.blocks() * accumulators > 128 ? 1 : 3;
   const int lane = thread_again() & 31;
 #pragma unroll 1
   for (int k = 0; k < count; k++) {
@@ -174,10 +176,18 @@ TW_DEVICE void multiply_second(unsigned a, unsigned b, int count, int second, in
         if (!lower) x[i][m][1] = x[i][m][3] = 0u;
       }
     }
+    unsigned y[ahead + 1][4];
+    const auto load = [&](int j) {
+      ldmatrix_x4(y[j / 2 % (ahead + 1)],
+          swizzled_chunk(b, 8 * j + lane % 8 + lane / 16 * 8, 2 * k + lane / 8 % 2));
+    };
+#pragma unroll
+    for (int j = 0; j < 2 * ahead; j += 2)
+      if (j < across * groups) load(j);
 #pragma unroll
     for (int j = 0; j < across * groups; j += 2) {
-      unsigned y[4];
-      ldmatrix_x4(y, swizzled_chunk(b, 8 * j + lane % 8 + lane / 16 * 8, 2 * k + lane / 8 % 2));
+      if (j + 2 * ahead < across * groups) load(j + 2 * ahead);
+      const unsigned (&own_y)[4] = y[j / 2 % (ahead + 1)];
 #pragma unroll
       for (int m = 0; m < down; m++) {
 #pragma unroll
@@ -185,7 +195,7 @@ TW_DEVICE void multiply_second(unsigned a, unsigned b, int count, int second, in
           float (&to)[accumulators] = acc[m * across + j / groups];
           const int at = 4 * (j % groups + i);
           float d[4] = { to[at], to[at + 1], to[at + 2], to[at + 3] };
-          mma<T>(d, x[i % matrices][m], y[2 * i], y[2 * i + 1]);
+          mma<T>(d, x[i % matrices][m], own_y[2 * i], own_y[2 * i + 1]);
           to[at] = d[0], to[at + 1] = d[1], to[at + 2] = d[2], to[at + 3] = d[3];
         }
       }

@@ -87,6 +87,17 @@ const CASES: readonly Case[] = [
     ],
   },
   {
+    // Tiles whose rows all have one slot, and one of whose rows some have none.
+    which: 'gateUp',
+    ...{ slots: 2, rank: 16, slotOf: Array.from({ length: 330 }, (_, row) => (row < 256 ? 1 : row < 320 ? 0 : -1)) },
+    runs: [
+      gemm('wgmma', 'deferred', [128, 192, 64, 3], { cluster: 2, multiprocessors: 2 }),
+      gemm('wgmma', 'pingpong', [64, 128, 64, 3]),
+      gemm('wgmma', 'cooperative', [128, 128, 64, 3], { backwards: true }),
+      gemm('mma', 'cooperative', [64, 128, 32, 2]),
+    ],
+  },
+  {
     // As many slots as rows, more than a ring has stages.
     which: 'down',
     ...{ slots: 40, rank: 16, slotOf: Array.from({ length: 40 }, (_, row) => 39 - row) },

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { computationHash, kernelSignature } from '../../../codegen/signature.js';
 import { expectSame } from '../../support/numbers.js';
-import { casesHere } from '../../support/thorough.js';
+import { casesHere, thorough } from '../../support/thorough.js';
 import { adapterCase, emulateShrink, interpretAdapters } from './adapterCases.js';
 
 /** k of 200 ends within a step, and the last ranges are empty. */
@@ -23,6 +23,20 @@ describe('shrink', () => {
     });
     for (const tile of casesHere([64, 16, 32] as const, 0))
       expectSame(emulateShrink(own, rows, tile), few, `tiles of ${tile}`);
+  });
+});
+
+describe('shrink of many rows', () => {
+  thorough('shares tiles of more slots than blocks take turns, whole steps in ranges of k', () => {
+    // Ranges are five steps, and two: a stage has two.
+    for (const [which, hidden] of [
+      ['qkv', 1056],
+      ['o', 512],
+    ] as const) {
+      const own = adapterCase(which, { ...SHAPE, hidden }, { slots: 12, rank: 16 });
+      const rows = { slots: Array.from({ length: 70 }, (_, row) => (row < 66 ? row % 11 : 2)) };
+      expectSame(emulateShrink(own, rows, 64, { backwards: true }), emulateShrink(own, rows, 32), which);
+    }
   });
 });
 
