@@ -3,6 +3,7 @@ import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { CheckName } from '../../evaluate/verify/findings.js';
+import { thorough } from '../support/thorough.js';
 import { filesOf, isBuilt, success, temporaryFolder, tilewright } from './support.js';
 import {
   DEMO,
@@ -378,7 +379,7 @@ describe.skipIf(!isBuilt)('a run of tasks', () => {
     expect(result.checks.data.differing).toBeGreaterThan(0);
   });
 
-  it('agrees in the results of shards, and of a run that was resumed', async () => {
+  thorough('agrees in the results of shards, and of a run that was resumed', async () => {
     for (const shard of ['1/2', '2/2']) success(await run('parts', '--shard', shard));
     const merged = join(folder, 'merged');
     success(await tilewright(['merge', join(folder, 'parts'), '--out', merged]));
@@ -393,7 +394,7 @@ describe.skipIf(!isBuilt)('a run of tasks', () => {
     expect(await verified(join(folder, 'again'), '--sample', 'all')).toMatchObject({ status: 0 });
   });
 
-  it('agrees where it was asked in other ways: few documents, seeds, shots, other memory', async () => {
+  thorough('agrees where it was asked in other ways: few documents, seeds, shots, other memory', async () => {
     const documents = { choices_of_tests: [1, 7], texts_of_tests: [0, 3], whole_of_tests: [2] };
     const seeds = ['--seed', '3,4,5,6', '--gen_kwargs', 'temperature=1.0', '--num_fewshot', '1'];
     success(await run('few', '--samples', JSON.stringify(documents), ...seeds, '--kv-cache', 'int8'));
