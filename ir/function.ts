@@ -92,8 +92,8 @@ export const extentNames = ({ extents }: Pick<FunctionInterface, 'extents'>): re
 export type Role =
   /** A token id below the vocabulary. */
   | { readonly kind: 'token'; readonly vocab: number }
-  /** Depth of a token in its tree: at most its own row number, and below the longest context. */
-  | { readonly kind: 'position' }
+  /** Depth of a token in its tree: at most its own row number, and below the longest context, as for `depth`. */
+  | { readonly kind: 'position'; readonly below?: number }
   /** Depth of a token on a path that earlier calls began: below the longest context, which `below` may state. */
   | { readonly kind: 'depth'; readonly below?: number }
   /** One past the last row of the subtree that starts at this row. */
@@ -154,10 +154,10 @@ const byRow = (low: RoleRange['low'], below: RoleRange['below']): RoleRange => (
 /** The bounds that each role sets for an input of `rows` rows; undefined if any number is valid. */
 const RANGES: { readonly [K in Role['kind']]: Rule<K> } = {
   token: ({ vocab }) => from(0, vocab),
-  position: (_, { maxLength }) =>
+  position: ({ below = Infinity }, { maxLength }) =>
     byRow(
       () => 0,
-      (row) => Math.min(maxLength, row + 1),
+      (row) => Math.min(below, maxLength, row + 1),
     ),
   depth: ({ below = Infinity }, { maxLength }) => from(0, Math.min(below, maxLength)),
   subtreeEnd: (_, __, rows) =>
@@ -192,6 +192,7 @@ export function indexBound(role: Role, stateRows: (state: string) => Dim | undef
       return stateRows(role.state);
     case 'position':
     case 'depth':
+      return role.below;
     case 'subtreeEnd':
     case 'rowOrNone':
     case 'slot':
@@ -216,9 +217,9 @@ export function printRole(role: Role): string {
     case 'slot':
     case 'entry':
       return `${role.kind}(@${role.state})`;
+    case 'position':
     case 'depth':
       return role.below === undefined ? role.kind : `${role.kind}(${role.below})`;
-    case 'position':
     case 'subtreeEnd':
     case 'values':
       return role.kind;

@@ -47,8 +47,8 @@ const role = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('slot'), state: stateName }),
   z.strictObject({ kind: z.literal('entry'), state: stateName }),
   z.strictObject({ kind: z.literal('adapter'), slots: z.number().int().min(1).max(MAX_ADAPTER_SLOTS) }),
-  z.strictObject({ kind: z.literal('depth'), below: extent.exactOptional() }),
-  z.strictObject({ kind: z.enum(['position', 'subtreeEnd', 'values']) }),
+  z.strictObject({ kind: z.enum(['position', 'depth']), below: extent.exactOptional() }),
+  z.strictObject({ kind: z.enum(['subtreeEnd', 'values']) }),
 ]);
 const array = { name, buffer: identifier, dtype: z.enum(DTYPES), shape: z.array(dim).max(MAX_RANK) };
 const functionInterface = z.strictObject({

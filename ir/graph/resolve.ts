@@ -139,14 +139,14 @@ class Resolver {
       case 'entry':
         if (!found.startsWith('@')) this.fail(spot, `'${clip(found)}'`, `a state: ${kind}(@name)`);
         return { kind, state: this.name(argument!, NAME) };
+      case 'position':
       case 'depth': {
         if (argument === undefined) return { kind };
         const below = Number(found);
         if (!/^[0-9]+$/.test(found) || below < 1 || below > MAX_DIM)
-          this.fail(spot, `'${clip(found)}'`, `the longest context: depth(n), n from 1 to ${MAX_DIM}, or depth`);
+          this.fail(spot, `'${clip(found)}'`, `the longest context: ${kind}(n), n from 1 to ${MAX_DIM}, or ${kind}`);
         return { kind, below };
       }
-      case 'position':
       case 'subtreeEnd':
       case 'values':
         if (argument !== undefined) this.fail(spot, `'${clip(found)}'`, `nothing: '${kind}' takes no argument`);

@@ -66,11 +66,14 @@ const rowsOf = (shape: readonly number[]): number => shape.reduce((all, extent) 
 function piecesOf({ shape, parts, partOf, name }: ExpectedTensor, model: Model): readonly Piece[] {
   const order = model.published?.rowOf ?? ((_: string, row: number) => row);
   if (partOf !== undefined)
-    return [{ tensor: partOf.name, rows: at(shape, 0), first: partOf.first, of: partOf.rows, rowOf: (row) => row }];
+    return [
+      { tensor: partOf.name, rows: rowsOf([...shape, 1]), first: partOf.first, of: partOf.rows, rowOf: (row) => row },
+    ];
   const rows = rowsOf(shape);
   const own = parts ?? [{ name, first: 0, rows, stride: rows, count: 1 }];
   return own.map((part) => {
-    if (!('stride' in part)) throw new Error(`${name}: a published tensor has parts that are no rows of it`);
+    if (!('stride' in part))
+      throw new UserError(`${name}: adapters of models whose matrices are stored as [in, out] are not supported`);
     const { name: tensor, first, rows: block, stride, count } = part;
     const rowOf = (row: number): number => {
       const there = order(tensor, row);

@@ -46,6 +46,8 @@ export interface DecoderConfig extends ModelConfig {
    * embedding. Default: none.
    */
   readonly qkNorm?: 'head' | 'own head' | 'row' | 'turned head';
+  /** Rows of a table of positions, whose vectors are added to embeddings: the context. Default: there is none. */
+  readonly positionRows?: number;
   /** Layers whose queries and keys are not rotated, in ascending order. Default: none. */
   readonly unrotated?: readonly number[];
   /**
@@ -80,7 +82,17 @@ export interface Factors {
 /** What a family reads from its own keys. Fields that are absent leave the decoder as LLaMA has it. */
 export type Differences = Pick<
   DecoderConfig,
-  'biased' | 'norm' | 'experts' | 'isGated' | 'parallel' | 'qkNorm' | 'unrotated' | 'windows' | 'caps' | 'factors'
+  | 'biased'
+  | 'norm'
+  | 'experts'
+  | 'isGated'
+  | 'parallel'
+  | 'qkNorm'
+  | 'positionRows'
+  | 'unrotated'
+  | 'windows'
+  | 'caps'
+  | 'factors'
 >;
 
 /** What each family specifies. */

@@ -47,6 +47,8 @@ export interface ExpertNames {
   /** An expert for all tokens, whose matrices are `gate_proj`, `up_proj` and `down_proj`, and its gate. */
   readonly shared: string;
   readonly sharedGate: string;
+  /** Tensors with gate and up, and with down, of all experts of a layer. Default: those of transformers 5. */
+  readonly inOne?: readonly [inner: string, outer: string];
   /** Where files that hold all experts of a layer in one tensor may have router and experts too. Default: nowhere. */
   readonly elsewhere?: Pick<ExpertNames, 'router' | 'expert'>;
 }
@@ -58,6 +60,15 @@ export const MIXTRAL_EXPERTS: ExpertNames = {
   shared: 'block_sparse_moe.shared_expert',
   sharedGate: 'block_sparse_moe.shared_expert_gate',
   elsewhere: { router: 'mlp.gate', expert: 'mlp.experts' },
+};
+
+export const GRANITE_EXPERTS: ExpertNames = {
+  router: 'block_sparse_moe.router.layer',
+  expert: 'block_sparse_moe',
+  matrices: { gate: 'gate_proj', up: 'up_proj', down: 'down_proj' },
+  shared: 'shared_mlp',
+  sharedGate: 'shared_mlp.gate',
+  inOne: ['input_linear.weight', 'output_linear.weight'],
 };
 
 export const QWEN_EXPERTS: ExpertNames = {
@@ -85,7 +96,7 @@ export function expertTensors(
 ): readonly ExpectedTensor[] {
   const { count, width, sharedWidth } = config;
   const fused = [names, ...(names.elsewhere === undefined ? [] : [names.elsewhere])].find(({ expert }) =>
-    FUSED.some((name) => shapeOf(`${layer}.${expert}.${name}`) !== undefined),
+    (names.inOne ?? FUSED).some((name) => shapeOf(`${layer}.${expert}.${name}`) !== undefined),
   );
   const matrix = (module: string, rows: number, columns: number): ExpectedTensor => ({
     name: `${layer}.${module}.weight`,
@@ -129,13 +140,13 @@ const wholeAs = (name: string, rows: number): TensorPart => ({ name, first: 0, r
 /** The tensors of `module` with all experts of a layer, and the matrices in them. */
 function fusedExperts(
   { count, width }: ExpertsConfig,
-  { expert, matrices }: ExpertNames,
+  { expert, matrices, inOne = FUSED }: ExpertNames,
   layer: string,
   hidden: number,
   module: string,
   shapeOf: ShapeOf,
 ): readonly ExpectedTensor[] {
-  const [inner, outer] = FUSED.map((name) => `${layer}.${module}.${name}`) as [string, string];
+  const [inner, outer] = inOne.map((name) => `${layer}.${module}.${name}`) as [string, string];
   const isShaped = (tensor: string, ...shape: readonly number[]): boolean => shapeOf(tensor)?.join() === shape.join();
   const isTurned = isShaped(inner, count, hidden, 2 * width) && isShaped(outer, count, width, hidden);
   const name = (at: number, matrix: 'gate' | 'up' | 'down'): string =>

@@ -24,7 +24,7 @@ export interface DecoderFamily
     Pick<Architecture, 'name' | 'modelType' | 'covers' | 'textDefaults'>,
     Omit<FamilyConfig, 'architecture' | 'differences'> {
   /** Default: those of LLaMA. */
-  readonly names?: TensorNames;
+  readonly names?: TensorNames | ((read: ConfigReader) => TensorNames);
   /** Names in checkpoints on the hub, where those of this family are of other files. */
   readonly publishedNames?: TensorNames;
   /** What a file says, in the words that are common to decoders. Default: the file itself. */
@@ -35,7 +35,7 @@ export interface DecoderFamily
 
 export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig> {
   const { name, modelType, covers, textDefaults, ...others } = family;
-  const { differences, prepare, names: own = LLAMA_NAMES, publishedNames, ...defaults } = others;
+  const { differences, prepare, names: given = LLAMA_NAMES, publishedNames, ...defaults } = others;
   return {
     name,
     modelType,
@@ -43,8 +43,8 @@ export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig
     ...defined({ textDefaults }),
     describe: (file, where, fallbackDType, ways = {}, other = undefined) => {
       requireWholeModel(file, where);
-      const given = new ConfigReader(file, where);
-      const read = prepare === undefined ? given : new ConfigReader(prepare(given), where);
+      const stated = new ConfigReader(file, where);
+      const read = prepare === undefined ? stated : new ConfigReader(prepare(stated), where);
       const differing = differences(read);
       const config = parseDecoderConfig(read, fallbackDType, {
         ...defaults,
@@ -53,6 +53,7 @@ export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig
         differences: withWholeNorms(differing, ways),
         ...defined({ head: other?.head }),
       });
+      const own = typeof given === 'function' ? given(read) : given;
       const names = ways.hasProjectionsInTurn === true ? inTurn(own) : own;
       const hub = publishedNames ?? own;
       const isMoved = ways.hasInterleavedPairs === true || publishedNames !== undefined;
@@ -196,6 +197,7 @@ function summarize({ hiddenSize, intermediateSize, layers, heads, headDim, kvHea
     ...(rest.experts === undefined ? [] : [printExperts(rest.experts)]),
     ...(rest.isGated === false ? ['feed-forward without a gate'] : []),
     ...(rest.parallel === undefined ? [] : ['attention and feed-forward side by side']),
+    ...(rest.positionRows === undefined ? [] : ['vectors of positions']),
     ...(rest.rotary === undefined ? [] : [printRotary(rest.rotary)]),
     ...(rest.qkNorm === undefined ? [] : [`norms of each ${rest.qkNorm} of q and k`]),
     ...(rest.unrotated === undefined ? [] : [`layers without rotary embedding: ${rest.unrotated.length}`]),

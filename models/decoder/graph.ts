@@ -3,6 +3,7 @@ import { SCORE, STEP } from '../../ir/function.js';
 import { type Graph, GraphBuilder, type Value } from '../../ir/graph/graph.js';
 import { LAST_TOKENS } from '../../ir/stepping.js';
 import type { FloatType } from '../../ir/types.js';
+import { defined } from '../../system/defined.js';
 import {
   buildMask,
   type ClassHead,
@@ -32,7 +33,10 @@ export function buildDecoder(shape: DecoderShape, options: DecoderOptions): Grap
   const { mask, window } = options;
   const b = new GraphBuilder(SCORE, mask === 'path' ? [TOKENS, KEYS, ROWS] : [TOKENS, ROWS]);
   const tokens = b.param('tokens', 'i32', ['T'], { kind: 'token', vocab: shape.vocabSize });
-  const position = b.param('position', 'i32', ['T'], { kind: mask === 'path' ? 'depth' : 'position' });
+  const position = b.param('position', 'i32', ['T'], {
+    kind: mask === 'path' ? 'depth' : 'position',
+    ...defined({ below: shape.positionRows }),
+  });
   const key = mask === 'path' ? b.param('key', 'i32', ['C'], { kind: 'row', of: 'T' }) : undefined;
   const decoder = buildLayers(b, shape, options, {
     tokens,
@@ -77,7 +81,9 @@ export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptio
   const fed = draws && options.feeds === true ? fedTokens(b, shape, given, LAST_TOKENS) : undefined;
   const { tokens } = fed ?? { tokens: given };
   const { layers, kvHeads, headDim } = shape;
-  const { cache, context } = options;
+  const { cache } = options;
+  const below = Math.min(options.context ?? Infinity, shape.positionRows ?? Infinity);
+  const context = below === Infinity ? undefined : below;
   const { written, ...paths } = keptPaths(b, { layers, kvHeads, headDim, cache, context });
   const decoder = buildLayers(b, shape, options, { tokens, ...paths });
   const { features, dtypeOf } = options;

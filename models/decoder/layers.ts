@@ -11,7 +11,7 @@ import { buildExperts, hasExperts, QWEN_EXPERTS } from './experts.js';
 import { activate, type Norm, normOf } from './ops.js';
 import type { Projection } from './reader.js';
 import type { RotaryTable } from './rope.js';
-import { type BranchNorms, columnsName, LLAMA_NAMES, type TensorNames } from './tensors.js';
+import { type BranchNorms, columnsName, LLAMA_NAMES, positionsTensor, type TensorNames } from './tensors.js';
 
 /** What the graph needs to know of a model. */
 export type DecoderShape = Pick<
@@ -312,7 +312,13 @@ export function buildLayers(
   const times = (x: Value, by: number, hint: string): Value =>
     by === 1 ? x : b.add('mul', { a: x, b: b.add('const', {}, { value: by }, `${hint}_factor`) }, {}, hint);
   const embedding = weight(`${names.embedding}.weight`, [shape.vocabSize, hidden]);
-  let h = b.scope('embed', () => times(embeddedRows(blocks, b, embedding, tokens), factors.embedding, 'h_scaled'));
+  let h = b.scope('embed', () => {
+    const own = times(embeddedRows(blocks, b, embedding, tokens), factors.embedding, 'h_scaled');
+    if (shape.positionRows === undefined) return own;
+    const table = weight(positionsTensor(names), [shape.positionRows, hidden]);
+    const of = b.add('gather_rows', { x: table, index: inputs.position }, {}, 'position_embedded');
+    return b.add('add', { a: own, b: toF32(of, 'position_h') }, {}, 'h');
+  });
   const streams: Value[] = [];
   /** The residual stream `x` and what a branch adds to it. */
   const joined = (x: Value, branch: Value): Value =>

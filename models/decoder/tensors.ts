@@ -1,6 +1,6 @@
 /** The tensors of a decoder's checkpoint. Families that say nothing else have LLaMA's names. */
 import { at } from '../../system/at.js';
-import type { ExpectedTensor, ShapeOf, TensorPart } from '../model/tensors.js';
+import type { ExpectedTensor, RowsPart, ShapeOf } from '../model/tensors.js';
 import type { DecoderConfig } from './config.js';
 import { type ExpertNames, expertTensors, hasExperts, QWEN_EXPERTS } from './experts.js';
 import type { Projection } from './reader.js';
@@ -16,13 +16,22 @@ export interface TensorNames {
   /** Where attention and feed-forward stand side by side with one norm, it is that before attention. */
   readonly norms: Readonly<Record<'attention' | 'ffn', BranchNorms>>;
   readonly qkNorms: Readonly<Record<'q' | 'k', string>>;
+  /** True if norms of own heads lie in one tensor [heads, headDim]. Default: each has a tensor. */
+  readonly hasNormsInOne?: boolean;
+  /** The table of positions, and its rows before that of the first one. Default: there is none. */
+  readonly positions?: { readonly module: string; readonly before: number };
+  /** True if matrices of layers are stored as [in, out]. Default: as [out, in]. */
+  readonly isTurned?: boolean;
   /** Modules that hold several projections. Default: each projection has its own. */
   readonly fused?: readonly FusedModule[];
   /** Default: those of Qwen. */
   readonly experts?: ExpertNames;
 }
 
-/** A module with the rows of several projections: one after another, or for each head those of each. */
+/**
+ * A module with the rows of several projections: one after another, or for each head of keys those of each (of queries
+ * those of all heads that share it).
+ */
 export interface FusedModule {
   readonly module: string;
   readonly of: readonly Projection[];
@@ -59,6 +68,12 @@ export const NAMES_WITH_NORMS_BEHIND: TensorNames = {
   norms: { attention: { after: 'post_attention_layernorm' }, ffn: { after: 'post_feedforward_layernorm' } },
 };
 
+/** The table of positions that the graph reads. */
+export const positionsTensor = ({ positions }: TensorNames): string => {
+  if (positions === undefined) throw new Error('the family has no name of a table of positions');
+  return `${positions.module}.weight`;
+};
+
 /** The name of some columns of a matrix, part `i` of several that lie beside each other. */
 export const columnsName = (tensor: string, i: number): string => tensor.replace(/weight$/, `${i}.weight`);
 
@@ -81,7 +96,9 @@ export function decoderTensors(
     ...(config.norm?.hasBias === true ? [{ name: `${module}.bias`, shape: [width], role: 'bias' } as const] : []),
   ];
   const linear = (module: string, rows: number, columns: number, isBiased: boolean): ExpectedTensor[] => [
-    { name: `${module}.weight`, shape: [rows, columns], role: 'matrix' },
+    names.isTurned === true && IN_LAYER.test(module)
+      ? turned(`${module}.weight`, [{ name: `${module}.weight`, rows }], columns)
+      : { name: `${module}.weight`, shape: [rows, columns], role: 'matrix' },
     ...(isBiased ? [{ name: `${module}.bias`, shape: [rows], role: 'bias' } as const] : []),
   ];
   const projection = (layer: string, name: Projection, rows: number, columns: number): ExpectedTensor[] =>
@@ -94,11 +111,22 @@ export function decoderTensors(
       role: 'norm',
       partOf: { name: `${module}.weight`, first: head * config.headDim, rows: heads * config.headDim },
     }));
+  const normsInOne = (module: string, heads: number): ExpectedTensor[] => [
+    {
+      name: `${module}.weight`,
+      shape: [heads, config.headDim],
+      role: 'norm',
+      partOf: { name: `${module}.weight`, first: 0, rows: heads * config.headDim },
+    },
+  ];
   const qkNorm = (layer: string, name: 'q' | 'k', row: number): ExpectedTensor[] =>
     config.qkNorm === undefined
       ? []
       : config.qkNorm === 'own head'
-        ? ownNorms(`${layer}.${names.qkNorms[name]}`, row / config.headDim)
+        ? (names.hasNormsInOne === true ? normsInOne : ownNorms)(
+            `${layer}.${names.qkNorms[name]}`,
+            row / config.headDim,
+          )
         : norm(`${layer}.${names.qkNorms[name]}`, config.qkNorm === 'row' ? row : config.headDim);
   const branchNorm = (layer: string, name?: string): ExpectedTensor[] =>
     name === undefined ? [] : norm(`${layer}.${name}`);
@@ -114,16 +142,17 @@ export function decoderTensors(
       return list.flatMap((name) => [...projection(layer, name, rows[name], hidden), ...follow(name)]);
     const all = list.reduce((sum, name) => sum + rows[name], 0);
     return [
-      ...linear(`${layer}.${fused.module}`, all, hidden, config.biased.includes(at(list, 0))).map((tensor) => ({
-        ...tensor,
-        parts: partsOf(
-          tensor.name,
-          fused,
-          names,
-          list.map((name) => rows[name]),
-          config.heads,
-        ),
-      })),
+      ...linear(`${layer}.${fused.module}`, all, hidden, config.biased.includes(at(list, 0))).map((tensor) => {
+        const own = list.map((name) => rows[name]);
+        const parts = partsOf(tensor.name, fused, names, own, config.kvHeads);
+        return names.isTurned === true && tensor.role === 'matrix'
+          ? turned(
+              tensor.name,
+              parts.map(({ name }, i) => ({ name, rows: at(own, i) })),
+              hidden,
+            )
+          : { ...tensor, parts };
+      }),
       ...list.flatMap(follow),
     ];
   };
@@ -143,8 +172,12 @@ export function decoderTensors(
     ...feedForward(layer, index),
     ...branchNorm(layer, names.norms.ffn.after),
   ];
+  const { positions } = names;
   return [
     { name: `${names.embedding}.weight`, shape: [config.vocabSize, hidden], role: 'matrix' },
+    ...(config.positionRows === undefined || positions === undefined
+      ? []
+      : [rowsBehind(positionsTensor(names), positions.before, config.positionRows, hidden)]),
     ...Array.from({ length: config.layers }, (_, i) => layerTensors(`${names.layers}.${i}`, i)).flat(),
     ...norm(names.finalNorm),
     ...(config.head?.layers ?? []).flatMap(({ module, rows: out, isBiased }, i, layers) =>
@@ -163,15 +196,38 @@ export function decoderTensors(
   ];
 }
 
+const IN_LAYER = /\.\d+\./;
+
+/** A matrix that is stored behind `first` rows of another meaning, under the same name. */
+const rowsBehind = (name: string, first: number, rows: number, columns: number): ExpectedTensor => ({
+  ...{ name, shape: [first + rows, columns], role: 'matrix' },
+  ...(first === 0 ? {} : { parts: [{ name, first, rows, stride: rows, count: 1 }] }),
+});
+
+/** A tensor [columns, rows of all] with the columns of matrices beside each other. */
+function turned(
+  name: string,
+  matrices: readonly { readonly name: string; readonly rows: number }[],
+  columns: number,
+): ExpectedTensor {
+  const from = (i: number): number => matrices.slice(0, i).reduce((sum, { rows }) => sum + rows, 0);
+  return {
+    name,
+    shape: [columns, from(matrices.length)],
+    role: 'matrix',
+    parts: matrices.map((each, i) => ({ ...each, first: 0, columns, from: from(i) })),
+  };
+}
+
 /** The projections in a tensor of a fused module, with the rows of each. */
 function partsOf(
   tensor: string,
   { module, of, isByHead = false }: FusedModule,
   { projections }: TensorNames,
   rows: readonly number[],
-  heads: number,
-): readonly TensorPart[] {
-  const blocks = isByHead ? heads : 1;
+  kvHeads: number,
+): readonly RowsPart[] {
+  const blocks = isByHead ? kvHeads : 1;
   const stride = rows.reduce((sum, count) => sum + count, 0) / blocks;
   return of.map((each, i) => ({
     name: tensor.replace(`.${module}.`, `.${projections[each]}.`),
@@ -193,6 +249,6 @@ export const isIgnoredTensor = (
   { head }: TensorNames = LLAMA_NAMES,
 ): boolean =>
   /^(?:mtp|model\.mtp_layers)\./.test(name) ||
-  /(?:rotary_emb\.inv_freq|^rope\.freqs|\.attention\.(?:masked_)?bias)$/.test(name) ||
+  /(?:rotary_emb\.inv_freq|^rope\.freqs|\.(?:attention|attn)\.(?:masked_)?bias)$/.test(name) ||
   ((tieWordEmbeddings || classes !== undefined) && name === `${head}.weight`) ||
   (classes !== undefined && name === `${head}.bias`);

@@ -1,12 +1,81 @@
 /** Families with LayerNorm, or with attention and feed-forward side by side. */
 import { isGiven, quote } from '../../system/json.js';
 import { decoderFamily } from '../decoder/family.js';
-import { LLAMA_NAMES } from '../decoder/tensors.js';
+import type { ConfigReader } from '../decoder/reader.js';
+import { LLAMA_NAMES, type TensorNames } from '../decoder/tensors.js';
+import type { Json } from '../model/model.js';
 
 const LAYER_NORM = { kind: 'layer', offset: 0, hasBias: true } as const;
 
 /** One layer of Command R7B in this many has no window, if a file does not say. */
 const PATTERN = 4;
+
+/** What the flags of a Falcon say of its layers. */
+interface FalconShape {
+  /** Heads of keys have groups of queries; else one serves all queries, or each has its own. */
+  readonly isGrouped: boolean;
+  readonly isMultiQuery: boolean;
+  readonly isParallel: boolean;
+  /** Norms before the branches. */
+  readonly norms: 1 | 2;
+}
+
+function falconShape(read: ConfigReader): FalconShape {
+  const isGrouped = read.flag('new_decoder_architecture');
+  const isParallel = read.flag('parallel_attn', true);
+  if (read.flag('alibi')) read.fail('alibi is true: scores that fall with the distance of keys are not supported');
+  if (isGrouped && !isParallel) read.fail('parallel_attn is false: new_decoder_architecture has parallel branches');
+  const norms = read.whole('num_ln_in_parallel_attn', isGrouped ? 2 : 1, [1, 2]);
+  if (norms === 2 && !isGrouped) read.fail('num_ln_in_parallel_attn is 2: it takes new_decoder_architecture');
+  return {
+    isGrouped,
+    isMultiQuery: !isGrouped && read.flag('multi_query', true),
+    isParallel,
+    norms: norms === 2 || !isParallel ? 2 : 1,
+  };
+}
+
+function falconNames({ isGrouped, isMultiQuery, isParallel, norms }: FalconShape): TensorNames {
+  const two = isParallel
+    ? (['ln_attn', 'ln_mlp'] as const)
+    : (['input_layernorm', 'post_attention_layernorm'] as const);
+  const [attention, ffn] = norms === 2 ? two : (['input_layernorm', undefined] as const);
+  return {
+    embedding: 'transformer.word_embeddings',
+    head: 'lm_head',
+    finalNorm: 'transformer.ln_f',
+    layers: 'transformer.h',
+    projections: {
+      q: 'self_attention.query',
+      k: 'self_attention.key',
+      v: 'self_attention.value',
+      o: 'self_attention.dense',
+      gate: 'mlp.gate',
+      up: 'mlp.dense_h_to_4h',
+      down: 'mlp.dense_4h_to_h',
+    },
+    norms: { attention: { before: attention }, ffn: ffn === undefined ? {} : { before: ffn } },
+    qkNorms: LLAMA_NAMES.qkNorms,
+    fused: [{ module: 'self_attention.query_key_value', of: ['q', 'k', 'v'], isByHead: isGrouped || !isMultiQuery }],
+  };
+}
+
+/** Falcon's sizes under the names that decoders share. It has no width of heads of its own. */
+function falconSizes(read: ConfigReader): Json {
+  const { json } = read;
+  const { isGrouped, isMultiQuery } = falconShape(read);
+  const { num_attention_heads: heads, num_kv_heads: stated, n_embed: embed } = json;
+  if (!isGrouped && !isMultiQuery && isGiven(stated) && stated !== heads)
+    read.fail(`num_kv_heads is ${quote(stated)}: without multi_query each of ${quote(heads)} heads has its own keys`);
+  const hidden = isGiven(embed) ? embed : json['hidden_size'];
+  return {
+    ...json,
+    hidden_size: hidden,
+    intermediate_size: json['ffn_hidden_size'] ?? 4 * Number(hidden),
+    num_key_value_heads: isMultiQuery ? 1 : isGrouped ? (stated ?? null) : null,
+    head_dim: null,
+  };
+}
 
 export const LAYER_NORM_FAMILIES = [
   // StableLM (stability.ai, 2023): LayerNorm, and rotary embedding of a part of each head.
@@ -113,6 +182,71 @@ export const LAYER_NORM_FAMILIES = [
         windows,
         unrotated: windows.flatMap((window, layer) => (window === null ? [layer] : [])),
         factors: { logits: read.number('logit_scale', 0.0625) },
+      };
+    },
+  }),
+
+  // Command R and R+ (Cohere, 2024): Command R7B without windows; R+ norms heads of q and k by weights of their own.
+  decoderFamily({
+    name: 'CohereForCausalLM',
+    modelType: 'cohere',
+    covers: 'Command R, R+, Aya 23 and Expanse',
+    maxPositions: 8192,
+    epsilonKey: 'layer_norm_eps',
+    epsilon: 1e-5,
+    hasInterleavedPairs: true,
+    isTied: true,
+    names: {
+      ...LLAMA_NAMES,
+      norms: { attention: { before: 'input_layernorm' }, ffn: {} },
+      hasNormsInOne: true,
+    },
+    differences: (read) => ({
+      biased: read.attentionBiases(),
+      norm: { kind: 'layer', offset: 0, hasBias: false },
+      parallel: 'one norm',
+      ...(read.flag('use_qk_norm') ? { qkNorm: 'own head' } : {}),
+      factors: { logits: read.number('logit_scale', 0.0625) },
+    }),
+  }),
+
+  // Nemotron (arXiv:2402.16819): LayerNorm with weights around 1, ReLU², rotary embedding of a part of each head.
+  decoderFamily({
+    name: 'NemotronForCausalLM',
+    modelType: 'nemotron',
+    covers: 'Nemotron 4, Minitron 4B and 8B',
+    maxPositions: 4096,
+    epsilonKey: 'norm_eps',
+    epsilon: 1e-5,
+    activation: 'relu2',
+    rotaryPart: 0.5,
+    differences: (read) => ({
+      norm: { kind: 'layer', offset: 1, hasBias: true },
+      biased: [...read.attentionBiases(), ...(read.flag('mlp_bias') ? (['up', 'down'] as const) : [])],
+      isGated: false,
+    }),
+  }),
+
+  // Falcon (arXiv:2311.16867): one head of keys in 7B; groups, and two norms or one, in 40B, 180B and 2 11B.
+  decoderFamily({
+    name: 'FalconForCausalLM',
+    modelType: 'falcon',
+    covers: 'Falcon 7B, 40B, 180B and 2 11B',
+    maxPositions: 2048,
+    epsilonKey: 'layer_norm_epsilon',
+    epsilon: 1e-5,
+    activation: 'gelu',
+    activationKey: 'activation',
+    isTied: true,
+    prepare: falconSizes,
+    names: (read) => falconNames(falconShape(read)),
+    differences: (read) => {
+      const { isParallel, norms } = falconShape(read);
+      return {
+        norm: LAYER_NORM,
+        biased: read.flag('bias') ? ['q', 'k', 'v', 'o', 'up', 'down'] : [],
+        isGated: false,
+        ...(isParallel ? { parallel: norms === 2 ? 'two norms' : 'one norm' } : {}),
       };
     },
   }),

@@ -1,5 +1,6 @@
 /** LLaMA and families that differ from it in few places: windows, norms of queries and keys, factors, experts. */
 import { quote } from '../../system/json.js';
+import type { Factors } from '../decoder/config.js';
 import { decoderFamily } from '../decoder/family.js';
 import { MIXTRAL_EXPERTS } from '../decoder/experts.js';
 import type { ConfigReader } from '../decoder/reader.js';
@@ -22,6 +23,14 @@ function unrotatedLayers(read: ConfigReader): readonly number[] {
     read.fail(`no_rope_layers: expected a list of 0 and 1 for ${all.length} layers, got ${quote(marks, 60)}`);
   return all.filter((layer) => marks[layer] === 0);
 }
+
+/** Granite's literal factors at four places. */
+export const graniteFactors = (read: ConfigReader): Factors => ({
+  embedding: read.number('embedding_multiplier', 1),
+  residual: read.number('residual_multiplier', 1),
+  scores: read.number('attention_multiplier', 1),
+  logits: 1 / read.number('logits_scaling', 1),
+});
 
 export const LLAMA_FAMILIES = [
   // LLaMA (arXiv:2302.13971) and its successors: the plain decoder, with biases if config.json has them.
@@ -115,12 +124,7 @@ export const LLAMA_FAMILIES = [
     maxPositions: 2048,
     differences: (read) => ({
       biased: read.biases(),
-      factors: {
-        embedding: read.number('embedding_multiplier', 1),
-        residual: read.number('residual_multiplier', 1),
-        scores: read.number('attention_multiplier', 1),
-        logits: 1 / read.number('logits_scaling', 1),
-      },
+      factors: graniteFactors(read),
     }),
   }),
 

@@ -6,9 +6,11 @@ import { findHead } from '../heads/records.js';
 import type { Architecture, Json } from '../model/model.js';
 import { FAMILIES_HINT, otherKind } from '../model/refusals.js';
 import { DENSE_FAMILIES } from './dense.js';
+import { EXPERT_FAMILIES } from './experts.js';
 import { GEMMA_FAMILIES } from './gemma.js';
 import { LAYER_NORM_FAMILIES } from './layerNorm.js';
 import { LLAMA_FAMILIES } from './llama.js';
+import { POSITION_FAMILIES } from './positions.js';
 import { QWEN_FAMILIES } from './qwen.js';
 
 export const ARCHITECTURES: readonly Architecture[] = [
@@ -17,6 +19,8 @@ export const ARCHITECTURES: readonly Architecture[] = [
   ...QWEN_FAMILIES,
   ...LAYER_NORM_FAMILIES,
   ...GEMMA_FAMILIES,
+  ...EXPERT_FAMILIES,
+  ...POSITION_FAMILIES,
 ];
 
 const FAMILY_NAMES = ARCHITECTURES.map(({ name }) => name);
@@ -55,7 +59,7 @@ function unnamed({ _class_name: part }: Json, where: string): UserError {
 const WHOLE = /LM(?:Head(?:Model)?)?$/;
 /** The class of a family's model without its head. */
 const isBase = (name: string, family: Architecture): boolean =>
-  [family.name.replace(/ForCausalLM$/, 'Model'), family.name.replace(/ForCausalLM$/, 'TextModel')].includes(name);
+  ['Model', 'TextModel'].some((end) => family.name.replace(/(?:ForCausalLM|LMHeadModel)$/, end) === name);
 
 /** Whether the checkpoint brings the code of its class. */
 function bringsCode(config: Json, name: string): boolean {

@@ -117,7 +117,7 @@ export function findHead(architecture: unknown, families: readonly string[]): Na
 
 /** transformers calls some classes of a family's texts `Text`. */
 const isOfFamily = (architecture: string, family: string, suffix: string): boolean =>
-  ['', 'Text'].some((part) => architecture === family.replace(/ForCausalLM$/, `${part}${suffix}`));
+  ['', 'Text'].some((part) => architecture === family.replace(/(?:ForCausalLM|LMHeadModel)$/, `${part}${suffix}`));
 
 /** The record of a model's head. */
 export function recordOf({ kind }: Pick<ClassHead, 'kind'>): HeadRecord {

@@ -110,7 +110,7 @@ export interface ExpectedTensor {
   readonly neutral?: number;
   /** What the graph reads of it under names of its own, where several matrices lie in one tensor. Default: all. */
   readonly parts?: readonly TensorPart[];
-  /** The vector that the graph reads, of which this one is the elements from `first` on. Default: the tensor itself. */
+  /** The vector that the graph reads, of which all numbers of this one are the elements from `first` on. Default: the tensor itself. */
   readonly partOf?: { readonly name: string; readonly first: number; readonly rows: number };
   /** A hint for checkpoints without this tensor, for the message. */
   readonly missingHint?: string;
@@ -234,7 +234,8 @@ export function joinedVectors(
         `${entry.file}: tensor ${stored} has elements of ${format}, others of its layer of ${known.format}`,
         'download the checkpoint again from one revision',
       );
-    const place = { row: first, rows: at(shape, 0), column: 0, columns: 1, isTransposed: false, stride: 1 };
+    const count = shape.reduce((product, extent) => product * extent, 1);
+    const place = { row: first, rows: count, column: 0, columns: 1, isTransposed: false, stride: 1 };
     const tile: FileTile = { file: entry.file, offset: entry.offset, ...place };
     joined.set(name, { ...known, tiles: [...known.tiles, tile] });
   }

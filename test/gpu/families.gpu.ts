@@ -45,6 +45,14 @@ const YARDSTICKS: Readonly<Record<FamilyCheckpoint, readonly [error: number, agr
   glm: [0.076, 0.992],
   glm4: [0.087, 0.996],
   exaone4: [0.079, 0.988],
+  starcoder2: [0.28, 0.996],
+  cohere: [0.11, 1],
+  nemotron: [0.32, 0.992],
+  falcon: [0.36, 1],
+  gpt2: [0.029, 1],
+  opt: [0.26, 1],
+  olmoe: [0.17, 0.996],
+  'granite-moe': [0.44, 0.988],
 };
 
 /**

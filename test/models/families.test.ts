@@ -65,6 +65,13 @@ const NAMES: Readonly<Record<string, string>> = {
   GLM: 'glm',
   'GLM-4': 'glm4',
   'EXAONE 4': 'exaone4',
+  Cohere: 'cohere',
+  Nemotron: 'nemotron',
+  Falcon: 'falcon',
+  OLMoE: 'olmoe',
+  'Granite MoE': 'granitemoe',
+  'GPT-2': 'gpt2',
+  OPT: 'opt',
   'Qwen 2 MoE': 'qwen2_moe',
   'Qwen 3 MoE': 'qwen3_moe',
 };

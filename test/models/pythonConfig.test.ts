@@ -117,7 +117,8 @@ describe.each(ARCHITECTURES.map((family) => [family.modelType, family] as const)
           refused++;
         }
       }
-      expect(refused).toBeGreaterThan(12);
+      // Those that turn nothing have fewer keys.
+      expect(refused).toBeGreaterThan(['gpt2', 'opt'].includes(family.modelType) ? 8 : 12);
     },
   );
 
@@ -131,7 +132,7 @@ describe.each(ARCHITECTURES.map((family) => [family.modelType, family] as const)
     };
     for (const key of ['factor', 'original_max_position_embeddings', 'beta_fast', 'rope_theta']) {
       const rope_parameters = { ...scaling, [key]: NaN };
-      if (['phi3', 'hunyuan_v1_dense'].includes(family.modelType)) continue;
+      if (['phi3', 'hunyuan_v1_dense', 'gpt2', 'opt'].includes(family.modelType)) continue;
       const read = (): unknown => describeModel({ ...configOf(family), rope_parameters }, 'config.json');
       expect(userError(read).message).toContain(`${key}: expected a number`);
     }

@@ -1,7 +1,7 @@
 /** The checkpoints of families in the data folder beside the repository: each is a folder of checkpoints/families. */
 
 /** A router, several feed-forward blocks. */
-export const EXPERT_CHECKPOINTS = ['mixtral', 'qwen2-moe', 'qwen3-moe'] as const;
+export const EXPERT_CHECKPOINTS = ['mixtral', 'qwen2-moe', 'qwen3-moe', 'olmoe', 'granite-moe'] as const;
 
 /** All others: biases, norms of heads, factors, layers without rotary embedding, windows, stretched positions, caps. */
 export const DENSE_CHECKPOINTS = [
@@ -29,6 +29,12 @@ export const DENSE_CHECKPOINTS = [
   'glm',
   'glm4',
   'exaone4',
+  'starcoder2',
+  'cohere',
+  'nemotron',
+  'falcon',
+  'gpt2',
+  'opt',
 ] as const;
 
 export const FAMILY_CHECKPOINTS = [...EXPERT_CHECKPOINTS, ...DENSE_CHECKPOINTS] as const;
@@ -48,6 +54,9 @@ const TYPICAL_CHECKPOINTS: readonly FamilyCheckpoint[] = [
   'llama-yarn',
   'hunyuan-dense',
   'glm4',
+  'granite-moe',
+  'falcon',
+  'gpt2',
 ];
 
 /** Where those lie in the list of all. */
@@ -230,6 +239,49 @@ const FAMILIES: Readonly<Record<string, Own>> = {
   hunyuan_v1_dense: (dice) => ({ attention_bias: dice.chance(0.3), tie_word_embeddings: dice.chance(0.5) }),
   glm: (dice, { headDim }) => ({ attention_bias: dice.chance(0.5), partial_rotary_factor: part(dice, headDim) }),
   glm4: (dice, { headDim }) => ({ attention_bias: dice.chance(0.5), partial_rotary_factor: part(dice, headDim) }),
+  cohere: (dice) => ({
+    attention_bias: dice.chance(0.3),
+    use_qk_norm: dice.chance(0.5),
+    logit_scale: dice.pick([0.25, 1]),
+    tie_word_embeddings: dice.chance(0.7),
+  }),
+  nemotron: (dice, { headDim }) => ({
+    attention_bias: dice.chance(0.3),
+    mlp_bias: dice.chance(0.3),
+    partial_rotary_factor: part(dice, headDim),
+  }),
+  falcon: (dice, { heads }) => ({
+    head_dim: null,
+    bias: dice.chance(0.5),
+    ffn_hidden_size: dice.pick([17, 32, 96]),
+    ...dice.pick<Json>([
+      { multi_query: true },
+      { multi_query: false, parallel_attn: false },
+      { new_decoder_architecture: true, num_kv_heads: heads % 2 === 0 ? heads / 2 : heads },
+      { new_decoder_architecture: true, num_kv_heads: 1, num_ln_in_parallel_attn: 1 },
+    ]),
+  }),
+  olmoe: (dice) => {
+    const { count, chosen } = expertCounts(dice);
+    return { num_experts: count, num_experts_per_tok: chosen, norm_topk_prob: dice.chance(0.5) };
+  },
+  granitemoe: (dice) => {
+    const { count, chosen } = expertCounts(dice);
+    const factors = {
+      embedding_multiplier: 12,
+      residual_multiplier: 0.22,
+      attention_multiplier: 0.25,
+      logits_scaling: 8,
+    };
+    return { num_local_experts: count, num_experts_per_tok: chosen, ...(dice.chance(0.7) ? factors : {}) };
+  },
+  gpt2: (dice) => ({ head_dim: null, n_inner: dice.pick([null, 17, 40]), scale_attn_weights: dice.chance(0.7) }),
+  opt: (dice) => ({
+    head_dim: null,
+    ffn_dim: dice.pick([17, 56, 96]),
+    enable_bias: dice.chance(0.7),
+    activation_function: dice.pick(['relu', 'gelu']),
+  }),
   exaone4: (dice, { layers }) => ({
     sliding_window: dice.chance(0.7) ? dice.whole(1, 9) : null,
     layer_types: kinds(dice, layers),
@@ -255,6 +307,8 @@ export const TYPICAL_TYPES: readonly number[] = [
   'qwen2_moe',
   'hunyuan_v1_dense',
   'glm4',
+  'falcon',
+  'gpt2',
 ].map((type) => FAMILY_TYPES.indexOf(type));
 
 /** A small model of the family `type`: head widths, ratios, vocabularies and depths that a large one may have. */
