@@ -194,6 +194,7 @@ for (const rows of SIZES) {
       const floor = 1 + (distinct * perAdapter) / weightBytes;
       const cell = (us: number): string =>
         `${us.toFixed(1)} µs ${(100 * (us / base - 1)).toFixed(1)} % (${(100 * (floor - 1)).toFixed(1)} %)`.padEnd(28);
+      if (line.inside.length > 0) clear(line.cases);
       cells.push(cell(await time(line.with)));
       if (line.inside.length === 0) continue;
       const wanted = resultsOf(line.cases);

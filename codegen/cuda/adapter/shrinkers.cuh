@@ -4,8 +4,9 @@
  *
  * Rows of one slot come in groups of eight. The sum of one range of k for eight columns of a group is a piece, and a
  * warp's work. All blocks that have the same rows share their pieces: whoever is free takes the next one, so none waits
- * for a block that has not begun. Sums go through memory of the unit; when all of a tile are there, each block adds up
- * those of its own columns, and leaves u in shared memory.
+ * for a block that has not begun. Sums go through memory of the unit, each beside the number of the launch, so that
+ * whoever reads a sum sees whether it is there: with memory this busy, a turn to it takes microseconds. Each block adds
+ * up those of its own columns, and leaves u in shared memory.
  *
  * Factors do not depend on the kernel before: the first of them come to L2 while it ends. Its rows, and the numbers
  * below, are touched only once all before have ended, among them another launch of the same unit.
@@ -32,7 +33,7 @@ struct ShrinkersConfig {
 
 /* Most rows of a call, and of a tile. */
 constexpr int SHRINKERS_ROWS = 64, SHRINKERS_GROUP = 8;
-/* Barriers of a block: of the shrinkers alone, and of those that wait for u. */
+/* Barriers of a block: of its shrinkers alone, and of those that wait for u. */
 constexpr int SHRINKERS = 2, SHRUNK_READY = 3;
 
 /* Rows of a tile by slots: the rows of each group in the tile, −1 for none. */
@@ -49,11 +50,12 @@ TW_CONSTEXPR int shrinkers_bytes(const ShrinkersConfig &config, int tile_m) {
   return config.is_there() ? ceil_div(tile_m * config.pitch() * 2, 16) * 16 + SHRINK_GROUPS_BYTES : 0;
 }
 
-/* Of the blocks of a row tile. The numbers, a line of memory each, are 0 before and after a launch. */
+/* Of the blocks of a row tile. */
 template <int tile_m, int columns> struct ShrunkTile {
-  /* Pieces that are taken; those whose sums are there; blocks that have read all sums. */
-  struct alignas(128) Number { unsigned is; } taken, done, ended;
-  float sums[SHRINK_RANGES][tile_m][columns];
+  /* Launches; of this one the pieces that are taken, and blocks that have read all sums: 0 before and after. */
+  struct alignas(128) Number { unsigned is; } launches, taken, ended;
+  /* The bits of a float, and the number of the launch that has summed it, counted from one on. */
+  alignas(16) uint2 sums[SHRINK_RANGES][tile_m][columns];
 };
 
 /* In memory of the unit: __device__ ShrinkersState<config.tile_m, config.shrinkers.columns> shrinkers_state; */
@@ -117,25 +119,38 @@ template <ShrinkersConfig config, class T> TW_DEVICE const T *shrink_factor(cons
 /* Pieces of each warp that come to L2 before the kernel before has ended. */
 constexpr int SHRINK_PREFETCHED = 4;
 
-/* Asks for the factors of some pieces, every `warps` from number `first` on. */
+/* Asks for the factors of a piece, which are those of `slot`. */
 template <int k, ShrinkersConfig config, class T>
-TW_DEVICE void shrink_prefetch(const T *factors, const ShrinkGroups &groups, int first, int warps) {
+TW_DEVICE void shrink_prefetch(const T *factors, int slot, const ShrinkPiece &piece) {
   constexpr int range = shrink_range(k), line = 128 / (int)sizeof(T);
+  const int end = min((piece.range + 1) * range, k);
+  for (int e = (int)threadIdx.x % 32; e < 8 * ceil_div(range, line); e += 32) {
+    const int at = piece.range * range + e / 8 * line;
+    if (at < end) prefetch(shrink_factor<config>(factors, slot, piece.column + e % 8) + at);
+  }
+}
+/*
+ * The same of piece `number`, if it is of the first group and the slot of that is known before all others: the tile's
+ * first row has one. Copies of weights that begin meanwhile are then not before it.
+ */
+template <int k, ShrinkersConfig config, class T>
+TW_DEVICE void shrink_prefetch_first(const T *factors, int slot, int number) {
+  if (slot >= 0 && number < ShrinkPieces<config>::of_group)
+    shrink_prefetch<k, config>(factors, slot, ShrinkPieces<config>::at(number));
+}
+/* The same of some of the others, every `step` from number `first` on. */
+template <int k, ShrinkersConfig config, class T>
+TW_DEVICE void shrink_prefetch_others(const T *factors, const ShrinkGroups &groups, int first, int step) {
   const int pieces = groups.count * ShrinkPieces<config>::of_group;
-  for (int i = 0, number = first; i < SHRINK_PREFETCHED && number < pieces; i++, number += warps) {
+  for (int i = 0, number = first; i < SHRINK_PREFETCHED && number < pieces; i++, number += step) {
     const ShrinkPiece piece = ShrinkPieces<config>::at(number);
-    const int end = min((piece.range + 1) * range, k);
-    for (int e = (int)threadIdx.x % 32; e < 8 * ceil_div(range, line); e += 32) {
-      const int at = piece.range * range + e / 8 * line;
-      if (at < end)
-        prefetch(shrink_factor<config>(factors, groups.slot[piece.group], piece.column + e % 8) + at);
-    }
+    if (piece.group > 0 || groups.row[0][0] > 0) shrink_prefetch<k, config>(factors, groups.slot[piece.group], piece);
   }
 }
 
-/* This warp takes pieces of the tile from row `row0` on until none is left. */
+/* This warp takes pieces of the tile from row `row0` on until none is left. `launch`: its number. */
 template <int k, ShrinkersConfig config, class T, class State, class Tile>
-TW_DEVICE void shrink_pieces(const State &buffers, const ShrinkGroups &groups, int row0, Tile &tile) {
+TW_DEVICE void shrink_pieces(const State &buffers, const ShrinkGroups &groups, int row0, unsigned launch, Tile &tile) {
   constexpr int range = shrink_range(k), batch = config.batch;
   const int lane = (int)threadIdx.x % 32, quad = lane % 4;
   const int pieces = groups.count * ShrinkPieces<config>::of_group;
@@ -175,54 +190,53 @@ TW_DEVICE void shrink_pieces(const State &buffers, const ShrinkGroups &groups, i
         }
       }
     }
-    if (local >= 0) *(float2 *)&tile.sums[piece.range][local][piece.column + 2 * quad] = { acc[0], acc[1] };
-    __syncwarp();
-    if (lane == 0) {
-      fence_all();
-      atomicAdd(&tile.done.is, 1u);
-    }
+    if (local >= 0)
+      publish((uint4 *)&tile.sums[piece.range][local][piece.column + 2 * quad],
+          { __float_as_uint(acc[0]), launch, __float_as_uint(acc[1]), launch });
   }
 }
 
 /*
- * Adds up what the tile's blocks have summed, of `count` columns from `column` on, once all is there: u, in shared
- * memory. By all shrinkers of the block; this one is number `warp`.
+ * Adds up what the tile's blocks have summed in this launch, of `count` columns from `column` on: u, in shared memory.
+ * By all shrinkers of the block, of which this warp is number `warp`.
  */
 template <ShrinkersConfig config, int tile_m, int rank, class T, class State, class Tile>
-TW_DEVICE void shrink_rows(const State &buffers, const FewSlots &slots, const ShrinkGroups &groups, int column,
-    int count, int warp, Tile &tile, T *shrunk) {
+TW_DEVICE void shrink_rows(const State &buffers, const FewSlots &slots, int column, int count, int warp,
+    unsigned launch, const Tile &tile, T *shrunk) {
   constexpr int threads = 32 * config.warps, parts = config.columns / rank;
-  const int self = 32 * warp + (int)threadIdx.x % 32;
-  if (self == 0) {
-    const unsigned pieces = (unsigned)(groups.count * ShrinkPieces<config>::of_group);
-    while (look(&tile.done.is) < pieces) rest_shortly();
-    fence_all();
-  }
-  named_sync<threads>(SHRINKERS);
-  const int fours = count / 4;
-  for (int e = self; e < tile_m * fours; e += threads) {
-    const int local = e / fours, c = e % fours * 4, slot = slots.of[local];
+  const int pairs = count / 2;
+  for (int e = 32 * warp + (int)threadIdx.x % 32; e < tile_m * pairs; e += threads) {
+    const int local = e / pairs, c = e % pairs * 2, slot = slots.of[local];
     if (slot < 0) continue;
-    float4 part[SHRINK_RANGES];
-#pragma unroll
-    for (int r = 0; r < SHRINK_RANGES; r++) part[r] = look((const float4 *)&tile.sums[r][local][column + c]);
-    float2 low = { part[0].x, part[0].y }, high = { part[0].z, part[0].w };
-#pragma unroll
-    for (int r = 1; r < SHRINK_RANGES; r++) {
-      low = shrink_sum(low, { part[r].x, part[r].y });
-      high = shrink_sum(high, { part[r].z, part[r].w });
-    }
     const float by = buffers.scale[slot * parts + (column + c) / rank];
-    store2(shrunk + local * config.pitch() + c, mul(low.x, by), mul(low.y, by));
-    store2(shrunk + local * config.pitch() + c + 2, mul(high.x, by), mul(high.y, by));
+    uint4 part[SHRINK_RANGES];
+    /* The last one first: it is likely to be there when the others are. */
+    for (;;) {
+      bool is_there = true;
+#pragma unroll
+      for (int r = SHRINK_RANGES - 1; r >= 0; r--) {
+        part[r] = look((const uint4 *)&tile.sums[r][local][column + c]);
+        is_there = is_there && part[r].y == launch && part[r].w == launch;
+        if (r == SHRINK_RANGES - 1 && !is_there) break;
+      }
+      if (is_there) break;
+      rest_shortly();
+    }
+    float2 sum = { __uint_as_float(part[0].x), __uint_as_float(part[0].z) };
+#pragma unroll
+    for (int r = 1; r < SHRINK_RANGES; r++)
+      sum = shrink_sum(sum, { __uint_as_float(part[r].x), __uint_as_float(part[r].z) });
+    store2(shrunk + local * config.pitch() + c, mul(sum.x, by), mul(sum.y, by));
   }
 }
 
-/* All shrinkers of one of `blocks` blocks have read the sums. The last one leaves the numbers as they were. */
+/* All shrinkers of one of `blocks` blocks have read the sums. The last one leaves the numbers to the next launch. */
 template <ShrinkersConfig config, class Tile> TW_DEVICE void shrinkers_end(Tile &tile, int warp, unsigned blocks) {
   named_sync<32 * config.warps>(SHRINKERS);
-  if (warp == 0 && threadIdx.x % 32 == 0 && atomicAdd(&tile.ended.is, 1u) + 1 == blocks)
-    tile.taken.is = tile.done.is = tile.ended.is = 0;
+  if (warp == 0 && threadIdx.x % 32 == 0 && atomicAdd(&tile.ended.is, 1u) + 1 == blocks) {
+    tile.taken.is = tile.ended.is = 0;
+    tile.launches.is++;
+  }
 }
 
 }  // namespace tw

@@ -176,31 +176,34 @@ TW_DEVICE void skinny_wgmma_help(const Prologue &prologue, const AdapterTile<T> 
       if (rows > SHRINKERS_ROWS) trap();
       if (helper == 0) find_groups(slots, config.tile_m, groups);
       named_sync<32 * shrinkers.warps>(SHRINKERS);
-      shrink_prefetch<config.k, shrinkers>(prologue.factors, groups, across * shrinkers.warps + helper,
+      shrink_prefetch_others<config.k, shrinkers>(prologue.factors, groups, helper * blocks + across,
           blocks * shrinkers.warps);
     }
   }
   if (!has_rows) wait_for_previous();
-  if constexpr (shrinkers.is_there()) {
-    if (is_shrinker)
-      shrink_pieces<config.k, shrinkers, T>(prologue, *(ShrinkGroups *)(shared + config.groups_at()), row0,
-          prologue.state.tiles[row0 / config.tile_m]);
-  }
-  if constexpr (config.row_values > 0) {
-    constexpr int warps = config.value_warps(), of_warp = (config.tile_m + warps - 1) / warps;
-    if (warps == config.helper_warps() || helper < warps)
-      row_values<config.tile_m, warps, of_warp < 16 ? of_warp : 16, config.row_values>(prologue, helper, row0, rows,
-          values);
-  }
+  const auto compute_values = [&] {
+    if constexpr (config.row_values > 0) {
+      constexpr int warps = config.value_warps(), of_warp = (config.tile_m + warps - 1) / warps;
+      if (warps == config.helper_warps() || helper < warps)
+        row_values<config.tile_m, warps, of_warp < 16 ? of_warp : 16, config.row_values>(prologue, helper, row0, rows,
+            values);
+    }
+  };
+  /* Where some have no values, these take the pieces meanwhile. */
+  constexpr bool begins_with_values = config.value_warps() < config.helper_warps();
+  if constexpr (!shrinkers.is_there() || begins_with_values) compute_values();
   if constexpr (shrinkers.is_there()) {
     if (is_shrinker) {
       auto &tile = prologue.state.tiles[row0 / config.tile_m];
-      shrink_rows<shrinkers, config.tile_m, config.adapter.rank>(prologue, slots,
-          *(ShrinkGroups *)(shared + config.groups_at()), second.shrunk_column, second.shrunk_columns, helper, tile,
-          (T *)(shared + config.shrunk_at()));
+      const unsigned launch = look(&tile.launches.is) + 1;
+      shrink_pieces<config.k, shrinkers, T>(prologue, *(ShrinkGroups *)(shared + config.groups_at()), row0, launch,
+          tile);
+      shrink_rows<shrinkers, config.tile_m, config.adapter.rank>(prologue, slots, second.shrunk_column,
+          second.shrunk_columns, helper, launch, tile, (T *)(shared + config.shrunk_at()));
       named_arrive<32 * (config.consumer_warps() + shrinkers.warps)>(SHRUNK_READY);
       shrinkers_end<shrinkers>(tile, helper, blocks);
     }
+    if constexpr (!begins_with_values) compute_values();
   }
 }
 
@@ -288,6 +291,12 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
       load_weights(i, i);
     }
     prefetch_map(a);
+  }
+  if constexpr (config.shrinkers.is_there()) {
+    const int helper = warp - (producer + 1);
+    if (helper >= 0 && helper < config.shrinkers.warps && second.slots != nullptr && row0 < rows)
+      shrink_prefetch_first<config.k, config.shrinkers>(prologue.factors, second.slots[row0],
+          helper * shrinking_tiles<tile_n, Segments...> + across);
   }
   if constexpr (config.adapter.is_there()) {
     if (warp == 0) find_slots(second.slots, row0, rows, tile_m, slots);

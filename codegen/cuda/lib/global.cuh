@@ -21,12 +21,16 @@ TW_DEVICE void prefetch(const void *p) { asm volatile("prefetch.global.L2 [%0];"
 TW_DEVICE void fence_all() { __threadfence(); }
 /* A number that another block may have changed. */
 TW_DEVICE unsigned look(const unsigned *at) { return *(const volatile unsigned *)at; }
-/* The same of four floats that another block has written since this kernel began. */
-TW_DEVICE float4 look(const float4 *at) {
-  float4 x;
-  asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w) : "l"(at)
-      : "memory");
+/* The same of two pairs of words: each pair is what one thread has published together. */
+TW_DEVICE uint4 look(const uint4 *at) {
+  uint4 x;
+  asm volatile("ld.volatile.global.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+      : "l"(at) : "memory");
   return x;
+}
+TW_DEVICE void publish(uint4 *to, const uint4 &x) {
+  asm volatile("st.volatile.global.v4.b32 [%0], {%1, %2, %3, %4};" :: "l"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
+      : "memory");
 }
 /* Lets others run for about half a microsecond, and for as long as a look takes at least. */
 TW_DEVICE void rest() { __nanosleep(512); }

@@ -121,15 +121,14 @@ export const blocksOf = ({ sharedBytes }: Pick<SkinnyWgmmaLayout, 'sharedBytes'>
   2 * (sharedBytes + RESERVED_BYTES) <= MULTIPROCESSOR_BYTES ? 2 : 1;
 
 /**
- * Warps that shrink, beside those that compute values and do both: few where two blocks share the registers. All of a
- * range of 4,096 of k is on the way at once where registers hold it.
+ * Warps that shrink, some of which compute values too: few where two blocks share the registers, and otherwise
+ * those of a block of twelve, of which a thread has 168. All of a range of 4,096 of k is on the way at once where
+ * registers hold it.
  */
 const shrinkersOf = (blocks: number, valueWarps: number, groups: number): Shrinkers => ({
-  warps: blocks === 1 ? SHRINKER_WARPS : Math.max(valueWarps, FEW_SHRINKER_WARPS),
+  warps: blocks === 2 ? Math.max(valueWarps, 2) : groups === 1 ? 7 : 3,
   batch: blocks === 1 && groups === 1 ? 16 : 8,
 });
-const SHRINKER_WARPS = 4;
-const FEW_SHRINKER_WARPS = 2;
 
 /**
  * For operands of `dtype`, as SkinnyWgmmaConfig has it (gemm/skinnyWgmma.cuh). `rowValues` floats per row are kept for

@@ -1,6 +1,6 @@
 /** What NVIDIA's compiler makes of kernels with adapters: they refuse nothing, and keep their sums in registers. */
 import { describe, expect, it } from 'vitest';
-import { defaultCudaSchedule, emitCudaKernel } from '../../../codegen/cuda/index.js';
+import { defaultCudaSchedule, emitCudaKernel, shrinkingSchedule } from '../../../codegen/cuda/index.js';
 import { SHRINK_ROWS } from '../../../ir/cuda.js';
 import { scoringBucket } from '../../../ir/scoring.js';
 import { compileByNvcc, hasNvcc } from '../../support/nvcc.js';
@@ -23,7 +23,12 @@ describe.skipIf(!hasNvcc)('few rows with adapters', () => {
     const texts = casesHere(ALL, 4, 1).flatMap(({ which, rank, rows }) => {
       const { kernel, module } = adapterCase(which, SHAPE, { slots: 64, rank });
       const bucket = scoringBucket({ tokens: rows, rows, longest: rows });
-      return [emitCudaKernel(kernel, module, defaultCudaSchedule(kernel, module, facts, bucket), CAPACITY)];
+      const schedule = defaultCudaSchedule(kernel, module, facts, bucket);
+      const inside = schedule.kind === 'gemm' ? shrinkingSchedule(kernel, module, schedule, rows) : undefined;
+      expect(inside === undefined).toBe(facts === A100);
+      return [schedule, ...(inside === undefined ? [] : [inside])].map((each) =>
+        emitCudaKernel(kernel, module, each, CAPACITY),
+      );
     });
     const { shrink, module } = adapterCase('qkv', SHAPE, { slots: 64, rank: 16 });
     const shrinks = casesHere(SHRINK_ROWS, 0, 3).map((rows) =>

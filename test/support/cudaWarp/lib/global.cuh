@@ -11,7 +11,8 @@ template <class Words> inline void store_words(void *to, const Words &x, int isS
 inline void prefetch(const void *) {}
 inline void fence_all() {}
 inline unsigned look(const unsigned *at) { return *(const volatile unsigned *)at; }
-inline float4 look(const float4 *at) { return *at; }
+inline uint4 look(const uint4 *at) { return *at; }
+inline void publish(uint4 *to, const uint4 &x) { *to = x; }
 inline void rest() {}
 /* Whoever rests only for a while waits for others. */
 inline void rest_shortly() { tw_yield(); }
