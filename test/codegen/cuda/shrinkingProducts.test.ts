@@ -61,7 +61,6 @@ describe('products that shrink rows themselves', () => {
     ['the order of ranges', '(part[r].', '(part[SHRINK_RANGES - r].'],
     ['rows behind the eighth of a slot', '% SHRINKERS_GROUP == 0;', '== 0;'],
     ['numbers of the launch before', 'tile.taken.is = tile.ended.is = 0;', ''],
-    ['sums of the launch before', 'tile.launches.is++;', ''],
     ['that what is shrunk may not be there yet', 'if (slots.count > 0) named_sync', 'if (false) named_sync'],
     ['the part of a segment', 'second.shrunk_column,', '0,'],
     ['other slots', 'groups.slot[piece.group]', 'groups.slot[0]'],
