@@ -121,19 +121,22 @@ TW_DEVICE void produce(const HopperBlock<config> &block, const HopperMaps &maps,
     const int cluster_row0 = place.row0 - (int)rank * config.tile_m;
     SlotsAhead<config> ahead;
     if constexpr (has_adapters) ahead.load(maps.slots, cluster_row0, block.rows);
-    for (int k_block = start; k_block < config.k_blocks(); k_block++) {
-      if (has_adapters && k_block + 1 == config.k_blocks()) {
-        find_second<config>(maps, place, second);
-        if (second.map != nullptr) word = ahead.word(second.may_be_even);
-      }
-      if (leads) {
-        block.empty_barriers()[stage].wait(phase ^ 1);
-        if (has_adapters && k_block + 1 == config.k_blocks()) poke(block.following(stage), word);
-        block.full_barriers()[stage].expect(bytes);
-        load_a<config>(block, stage, k_block, maps.a, place.row0);
-        load_b<config>(block, stage, k_block, weight, column0, rank, own);
-      }
+    const auto fill = [&](int k_block) {
+      block.empty_barriers()[stage].wait(phase ^ 1);
+      if (has_adapters && k_block + 1 == config.k_blocks()) poke(block.following(stage), word);
+      block.full_barriers()[stage].expect(bytes);
+      load_a<config>(block, stage, k_block, maps.a, place.row0);
+      load_b<config>(block, stage, k_block, weight, column0, rank, own);
       if (++stage == config.stages) { stage = 0; phase ^= 1; }
+    };
+    /* By one lane: others only look at slots. Stages are its own. With adapters, the last one tells of slots. */
+    if (leads)
+      for (int k_block = start; k_block < config.k_blocks() - (has_adapters ? 1 : 0); k_block++) fill(k_block);
+    if constexpr (has_adapters) {
+      __syncwarp();
+      find_second<config>(maps, place, second);
+      if (second.map != nullptr) word = ahead.word(second.may_be_even);
+      if (leads) fill(config.k_blocks() - 1);
     }
     if constexpr (has_adapters) {
       while (word >= 0) {
@@ -146,8 +149,8 @@ TW_DEVICE void produce(const HopperBlock<config> &block, const HopperMaps &maps,
             poke(block.following(stage), step + 1 < second.steps ? word : next);
             block.full_barriers()[stage].expect((config.tile_m + own * config.cluster) * SLAB_BYTES);
             load_second<config>(block, stage, maps, second, slot, step, place.row0, rank, own);
+            if (++stage == config.stages) { stage = 0; phase ^= 1; }
           }
-          if (++stage == config.stages) { stage = 0; phase ^= 1; }
         }
         word = next;
       }

@@ -70,7 +70,8 @@ template <HopperConfig config> struct SlotsAhead {
     int least = NONE, most = PAST;
 #pragma unroll
     for (int i = 0; i < count; i++) {
-      const int key = own[i] == NO_SLOT ? NONE : own[i];
+      /* Not before: loads are waited for here. */
+      const int loaded = opaque(own[i]), key = loaded == NO_SLOT ? NONE : loaded;
       if (key != PAST) least = min(least, key);
       most = max(most, key);
     }
