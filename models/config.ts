@@ -41,11 +41,45 @@ const SHARED_KEYS = [
  * the outer file has, such as the element type, holds for both. Throws UserError.
  */
 export function textConfig(json: Json, where: string): Json | undefined {
-  const text = json['text_config'];
+  const text = json['text_config'] ?? flatText(json);
   if (!isGiven(text)) return undefined;
   if (!isRecord(text)) throw new UserError(`${where}: text_config: expected an object, got ${quote(text)}`);
   const outer = SHARED_KEYS.filter((key) => !isGiven(text[key]) && isGiven(json[key])).map((key) => [key, json[key]]);
-  return { ...text, ...(Object.fromEntries(outer) as Json) };
+  return withPlainPositions({ ...text, ...(Object.fromEntries(outer) as Json) });
+}
+
+/** Models whose positions have parts for time, height and width, which are one number in texts; and their families. */
+const PICTURED: Readonly<Record<string, string>> = {
+  qwen2_vl: 'qwen2',
+  qwen2_vl_text: 'qwen2',
+  qwen2_5_vl: 'qwen2',
+  qwen2_5_vl_text: 'qwen2',
+  qwen3_vl_text: 'qwen3',
+  qwen3_vl_moe_text: 'qwen3_moe',
+};
+
+const familyOf = ({ model_type: type }: Json): string | undefined =>
+  typeof type === 'string' && Object.hasOwn(PICTURED, type) ? PICTURED[type] : undefined;
+
+/** Files of transformers 4, which have the keys of texts beside `vision_config`. */
+const flatText = (json: Json): Json | undefined =>
+  familyOf(json) !== undefined && isRecord(json['vision_config'])
+    ? Object.fromEntries(Object.entries(json).filter(([key]) => key !== 'architectures' && key !== 'vision_config'))
+    : undefined;
+
+/** The text model of pictures as one of its family, whose rotary settings say nothing of sections. */
+function withPlainPositions(text: Json): Json {
+  const family = familyOf(text);
+  if (family === undefined) return text;
+  const { architectures, ...others } = text;
+  const plain = ['rope_scaling', 'rope_parameters'].flatMap((key) => {
+    const stated = text[key];
+    if (!isRecord(stated)) return [];
+    const { mrope_section, mrope_interleaved, ...own } = stated;
+    const types = ['type', 'rope_type'].flatMap((name) => (own[name] === 'mrope' ? [[name, 'default'] as const] : []));
+    return [[key, { ...own, ...Object.fromEntries(types) }] as const];
+  });
+  return { ...others, ...Object.fromEntries(plain), model_type: family };
 }
 
 /** Modules beside the language model. */

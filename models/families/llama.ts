@@ -1,10 +1,11 @@
 /** LLaMA and families that differ from it in few places: windows, norms of queries and keys, factors, experts. */
-import { quote } from '../../system/json.js';
+import { isGiven, isRecord, quote } from '../../system/json.js';
 import type { Factors } from '../decoder/config.js';
 import { decoderFamily } from '../decoder/family.js';
 import { MIXTRAL_EXPERTS } from '../decoder/experts.js';
 import type { ConfigReader } from '../decoder/reader.js';
 import { LLAMA_NAMES, NAMES_WITH_NORMS_BEHIND } from '../decoder/tensors.js';
+import type { Json } from '../model/model.js';
 
 const everyLayer = (): boolean => true;
 
@@ -22,6 +23,36 @@ function unrotatedLayers(read: ConfigReader): readonly number[] {
   if (!Array.isArray(marks) || marks.length < all.length || !marks.every((mark) => mark === 0 || mark === 1))
     read.fail(`no_rope_layers: expected a list of 0 and 1 for ${all.length} layers, got ${quote(marks, 60)}`);
   return all.filter((layer) => marks[layer] === 0);
+}
+
+const MINISTRAL_ROPE = {
+  rope_type: 'yarn',
+  rope_theta: 1_000_000,
+  factor: 16,
+  original_max_position_embeddings: 16_384,
+  beta_fast: 32,
+  beta_slow: 1,
+  mscale: 1,
+  mscale_all_dim: 1,
+  llama_4_scaling_beta: 0.1,
+};
+
+/** A file whose queries are scaled by β·ln(1 + ⌊position / original context⌋) more, with that context, where it is 1. */
+function withinOriginalContext(read: ConfigReader): Json {
+  const { json } = read;
+  const given = json['rope_parameters'] ?? json['rope_scaling'];
+  const rope = given ?? { ...MINISTRAL_ROPE, rope_theta: json['rope_theta'] ?? MINISTRAL_ROPE.rope_theta };
+  const own = isGiven(given) ? json : { ...json, rope_parameters: rope };
+  if (!isRecord(rope)) return own;
+  const { llama_4_scaling_beta: beta, original_max_position_embeddings: original } = rope;
+  const { max_position_embeddings: stated } = json;
+  if (!isGiven(beta) || beta === 0) return own;
+  if (typeof original !== 'number')
+    return read.fail(
+      `original_max_position_embeddings: expected a number beside llama_4_scaling_beta, got ${quote(original)}`,
+    );
+  const isLonger = !isGiven(stated) || (Number.isFinite(stated) && Number(stated) > original);
+  return isLonger ? { ...own, max_position_embeddings: original } : own;
 }
 
 /** Granite's literal factors at four places. */
@@ -65,6 +96,26 @@ export const LLAMA_FAMILIES = [
     maxPositions: 131_072,
     kvHeads: 8,
     differences: (read) => ({ biased: [], windows: read.without('layer_types').windows(4096, everyLayer) }),
+  }),
+
+  // Ministral 3 (2025): queries beyond the original context are scaled, so that it is read with that context alone.
+  decoderFamily({
+    name: 'Ministral3ForCausalLM',
+    modelType: 'ministral3',
+    covers: 'Ministral 3, for texts of up to the original context of 16,384 tokens',
+    textDefaults: {
+      vocab_size: 131_072,
+      hidden_size: 4096,
+      intermediate_size: 14_336,
+      num_hidden_layers: 34,
+      num_attention_heads: 32,
+    },
+    maxPositions: 262_144,
+    kvHeads: 8,
+    headDim: 128,
+    epsilon: 1e-5,
+    prepare: withinOriginalContext,
+    differences: (read) => ({ biased: [], windows: read.without('layer_types').windows(null, everyLayer) }),
   }),
 
   // OLMo 2 (arXiv:2501.00656): norms behind attention and feed-forward, and of whole rows of queries and keys.

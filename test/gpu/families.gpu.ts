@@ -53,6 +53,8 @@ const YARDSTICKS: Readonly<Record<FamilyCheckpoint, readonly [error: number, agr
   opt: [0.26, 1],
   olmoe: [0.17, 0.996],
   'granite-moe': [0.44, 0.988],
+  'glm4-moe': [0.42, 0.988],
+  'minimax-m2': [0.4, 0.988],
 };
 
 /**

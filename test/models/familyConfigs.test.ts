@@ -166,6 +166,19 @@ describe('families', () => {
       {},
       { qkNorm: 'row', rmsNormEps: 1e-5, experts: { count: 64, chosen: 8, width: 12, isNormalized: false } },
     ],
+    [
+      'glm4_moe',
+      { num_attention_heads: 8, hidden_size: 64, num_nextn_predict_layers: 1, routed_scaling_factor: 1 },
+      {
+        kvHeads: 8,
+        rmsNormEps: 1e-5,
+        rotary: { rotated: 4, interleaved: false },
+        experts: {
+          ...{ count: 128, chosen: 8, width: 1408, isNormalized: true, sharedWidth: 1408, hasSharedGate: false },
+          ...{ dense: [0], routing: { scores: 'sigmoid', bias: 'mlp.gate.e_score_correction_bias' } },
+        },
+      },
+    ],
     ['granitemoe', {}, { experts: { count: 8, chosen: 2, isNormalized: true }, factors: { logits: 1 } }],
     [
       'gpt2',
@@ -427,6 +440,10 @@ describe('families', () => {
     ['hunyuan_v1_dense', { rope_scaling: { type: 'yarn', factor: 2 } }, 'rope type "yarn" is not supported where'],
     ['exaone4', { sliding_window_pattern: 'LLLG' }, 'sliding_window_pattern: expected a whole number from 1 to 1024'],
     ['exaone4', { sliding_window_pattern: 'X', layer_types: [] }, 'sliding_window_pattern: expected L and G, got "X"'],
+    ['glm4_moe', { n_group: 3 }, 'n_group is 3: 128 experts are no such groups of two or more'],
+    ['glm4_moe', { n_group: 64, topk_group: 1 }, 'num_experts_per_tok is 8, but groups that are kept have 2 experts'],
+    ['minimax_m2', { rotary_dim: 7 }, 'turns 7 elements; it turns pairs'],
+    ['ministral3', { rope_parameters: { llama_4_scaling_beta: 0.1 } }, 'original_max_position_embeddings: expected'],
     ['olmoe', { clip_qkv: 8 }, 'clip_qkv is 8: bounds of queries, keys and values are not supported'],
     ['falcon', { alibi: true }, 'alibi is true: scores that fall with the distance of keys are not supported'],
     ['falcon', { num_ln_in_parallel_attn: 2 }, 'num_ln_in_parallel_attn is 2: it takes new_decoder_architecture'],

@@ -108,8 +108,61 @@ const GEMMA2_9B = {
 };
 const LLAMA_DEFAULTS = { is_encoder_decoder: false, is_decoder: false, add_cross_attention: false };
 
+const VISION = { depth: 32, hidden_size: 1280 };
+
 /** Each with the family that reads it. */
 const READ: readonly (readonly [model: string, config: Json, family: string])[] = [
+  [
+    'Qwen 2.5 VL 7B',
+    {
+      ...QWEN2_7B,
+      architectures: ['Qwen2_5_VLForConditionalGeneration'],
+      model_type: 'qwen2_5_vl',
+      rope_theta: 1_000_000,
+      rope_scaling: { type: 'mrope', mrope_section: [16, 24, 24] },
+      vision_config: VISION,
+    },
+    'Qwen2ForCausalLM',
+  ],
+  [
+    'Qwen 3 VL 8B',
+    {
+      architectures: ['Qwen3VLForConditionalGeneration'],
+      model_type: 'qwen3_vl',
+      text_config: {
+        ...QWEN3_8B,
+        architectures: undefined,
+        model_type: 'qwen3_vl_text',
+        rope_scaling: { rope_type: 'default', mrope_interleaved: true, mrope_section: [24, 20, 20] },
+      },
+      vision_config: VISION,
+    },
+    'Qwen3ForCausalLM',
+  ],
+  [
+    'Ministral 3 8B',
+    {
+      architectures: ['Mistral3ForConditionalGeneration'],
+      model_type: 'mistral3',
+      text_config: {
+        model_type: 'ministral3',
+        ...sizes([4096, 14_336, 34], [32, 8], 131_072),
+        head_dim: 128,
+        max_position_embeddings: 262_144,
+        rope_parameters: {
+          type: 'yarn',
+          rope_type: 'yarn',
+          rope_theta: 1_000_000,
+          factor: 16,
+          original_max_position_embeddings: 16_384,
+          llama_4_scaling_beta: 0.1,
+          mscale: 1,
+          mscale_all_dim: 1,
+        },
+      },
+    },
+    'Ministral3ForCausalLM',
+  ],
   ['Llama 3.1 8B', { ...LLAMA_8B, rope_scaling: LLAMA3_ROPE, mlp_bias: false, pretraining_tp: 1 }, 'LlamaForCausalLM'],
   [
     'Llama 3.2 1B',
@@ -417,8 +470,6 @@ const REFUSED: readonly (readonly [model: string, config: Json, says: string])[]
   ],
   ['a class that may be anything', ofClass('LlamaSomething'), 'architecture "LlamaSomething" is not supported'],
   // Language models of other families.
-  ['GPT-2', ofType('gpt2', 'GPT2LMHeadModel'), 'architecture "GPT2LMHeadModel" is not supported'],
-  ['Falcon', ofType('falcon', 'FalconForCausalLM'), UNKNOWN],
   [
     'openPangu',
     ofType('PanguEmbedded', 'PanguEmbeddedForCausalLM'),
@@ -429,7 +480,6 @@ const REFUSED: readonly (readonly [model: string, config: Json, says: string])[]
   ['Qwen', ofType('qwen', 'QWenLMHeadModel'), UNKNOWN],
   ['DeepSeek V3', ofType('deepseek_v3', 'DeepseekV3ForCausalLM'), UNKNOWN],
   ['gpt-oss', ofType('gpt_oss', 'GptOssForCausalLM'), UNKNOWN],
-  ['Ministral 3', ofType('ministral3', 'Ministral3ForCausalLM'), UNKNOWN],
   [
     'Llama 4',
     {

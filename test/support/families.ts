@@ -1,7 +1,15 @@
 /** The checkpoints of families in the data folder beside the repository: each is a folder of checkpoints/families. */
 
 /** A router, several feed-forward blocks. */
-export const EXPERT_CHECKPOINTS = ['mixtral', 'qwen2-moe', 'qwen3-moe', 'olmoe', 'granite-moe'] as const;
+export const EXPERT_CHECKPOINTS = [
+  'mixtral',
+  'qwen2-moe',
+  'qwen3-moe',
+  'olmoe',
+  'granite-moe',
+  'glm4-moe',
+  'minimax-m2',
+] as const;
 
 /** All others: biases, norms of heads, factors, layers without rotary embedding, windows, stretched positions, caps. */
 export const DENSE_CHECKPOINTS = [
@@ -275,6 +283,28 @@ const FAMILIES: Readonly<Record<string, Own>> = {
     };
     return { num_local_experts: count, num_experts_per_tok: chosen, ...(dice.chance(0.7) ? factors : {}) };
   },
+  glm4_moe: (dice, { headDim }) => ({
+    ...dice.pick<Json>([
+      { n_routed_experts: 8, num_experts_per_tok: 2 },
+      { n_routed_experts: 16, num_experts_per_tok: 4, n_group: 4, topk_group: 2 },
+    ]),
+    n_shared_experts: dice.whole(0, 2),
+    moe_intermediate_size: dice.pick([8, 20, 48]),
+    routed_scaling_factor: dice.pick([1, 1.5]),
+    norm_topk_prob: dice.chance(0.7),
+    use_qk_norm: dice.chance(0.5),
+    attention_bias: dice.chance(0.5),
+    partial_rotary_factor: part(dice, headDim),
+  }),
+  minimax_m2: (dice, { headDim }) => {
+    const { count, chosen } = expertCounts(dice);
+    return {
+      num_local_experts: count,
+      num_experts_per_tok: chosen,
+      rotary_dim: headDim * part(dice, headDim),
+    };
+  },
+  ministral3: (dice) => ({ sliding_window: dice.chance(0.3) ? dice.whole(1, 9) : null }),
   gpt2: (dice) => ({ head_dim: null, n_inner: dice.pick([null, 17, 40]), scale_attn_weights: dice.chance(0.7) }),
   opt: (dice) => ({
     head_dim: null,
