@@ -72,6 +72,8 @@ export type IntegerRole =
   /** Token rows, ascending. */
   | { readonly kind: 'row' }
   | { readonly kind: 'position' }
+  /** The token before each on its path, or its own row. */
+  | { readonly kind: 'before' }
   /** Where the path of each token begins in the list of keys, and the list: rows of tokens. */
   | { readonly kind: 'begin' }
   | { readonly kind: 'key' }
@@ -106,6 +108,8 @@ function scalarsOf(kernel: Kernel): readonly Scalar[] {
     case 'route':
     case 'sortByExpert':
     case 'shrink':
+    case 'links':
+    case 'scan':
       return [];
     default:
       return kernel satisfies never;
@@ -167,6 +171,19 @@ export function rolesOf(
   const adapters = kernel.anchor === 'shrink' ? kernel : kernel.anchor === 'gemm' ? kernel.adapter : undefined;
   if (adapters !== undefined) give(adapters.slot, { kind: 'below', bound: 1 });
   if (kernel.anchor === 'sortByExpert') give(kernel.experts, { kind: 'below', bound: kernel.count });
+  if (kernel.anchor === 'links') {
+    const { paths } = kernel;
+    if (paths.kind === 'column') give(paths.subtreeEnd, { kind: 'subtreeEnd' });
+    else {
+      give(paths.begin, { kind: 'begin' });
+      give(paths.position, { kind: 'position' });
+      give(paths.key, { kind: 'key' });
+    }
+  }
+  if (kernel.anchor === 'scan') {
+    give(kernel.before, { kind: 'before' });
+    give(kernel.end, { kind: 'subtreeEnd' });
+  }
   if (kernel.anchor === 'sample') sampleRoles(kernel, { give, positive });
   const dtypes = new Map(module.buffers.map((b) => [b.name, b.dtype]));
   for (const output of outputsOf(kernel)) {
@@ -223,6 +240,11 @@ export function integersFor(role: IntegerRole, bucket: Bucket, count: number, se
     case 'key':
       values.set(bucketTrees(bucket)[role.kind].subarray(0, count));
       break;
+    case 'before': {
+      const { begin, position, key } = bucketTrees(bucket);
+      for (let i = 0; i < count; i++) values[i] = position[i] === 0 ? i : key[begin[i]! + position[i]! - 1]!;
+      break;
+    }
     case 'cacheBegin':
       values.set(pathTokens(pathShape(bucket), count).begin);
       break;

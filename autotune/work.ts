@@ -16,6 +16,7 @@ import {
 import { kernelWrites, outputsOf, scaleBuffers } from '../ir/kernelAccess.js';
 import type { Bucket } from '../ir/plan.js';
 import { operands, readOf, type Scalar } from '../ir/scalar.js';
+import { scanReads } from '../ir/scan.js';
 import { tokensIn } from '../ir/scoring.js';
 import { FRESH_KEYS, KEYS, NEW_TOKENS } from '../ir/stepping.js';
 import { FORMATS } from '../ir/storage.js';
@@ -57,6 +58,8 @@ const NOTHING: KernelWork = { flops: 0, scalarOps: 0, bytes: 0 };
 
 /** Scalar operations per element of softmax: scale, mask, subtract, exp, two running sums. */
 const SOFTMAX_OPS = 16;
+/** Operations of a scan for each element of a state and token: what it forgets, sees, takes and tells. */
+const SCAN_FLOPS = 7;
 
 /** Scalar operations per token that may be drawn: two hashes, two logarithms, the running maximum. */
 const DRAW_OPS = 64;
@@ -170,6 +173,10 @@ export function contractionFlops(kernel: Kernel): { readonly perRow: number; rea
     case 'route':
     case 'sortByExpert':
       return { perRow: 0, perPair: 0 };
+    case 'links':
+      return { perRow: 0, perPair: 0 };
+    case 'scan':
+      return { perRow: SCAN_FLOPS * kernel.heads * kernel.keyDim * kernel.valueDim, perPair: 0 };
     case 'shrink':
       return { perRow: 2 * kernel.k * kernel.parts * kernel.rank, perPair: 0 };
     default:
@@ -266,6 +273,14 @@ export function kernelWork(kernel: Kernel, module: KernelModule | Declarations, 
         flops: 2 * rows * kernel.k * kernel.parts * kernel.rank,
         scalarOps: 0,
         bytes: written + declarations.bytes(kernel.a, size),
+      };
+    case 'links':
+      return { flops: 0, scalarOps: 0, bytes: 2 * written };
+    case 'scan':
+      return {
+        flops: 0,
+        scalarOps: rows * SCAN_FLOPS * kernel.heads * kernel.keyDim * kernel.valueDim,
+        bytes: written + scanReads(kernel).reduce((sum, name) => sum + declarations.bytes(name, size), 0),
       };
     case 'sortByExpert':
       return { flops: 0, scalarOps: 0, bytes: written + 2 * declarations.bytes(kernel.experts, size) };

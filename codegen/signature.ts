@@ -165,6 +165,32 @@ function visitNames(kernel: Kernel, rename: (name: string) => string, scalar: (s
         scale: rename(kernel.scale),
         out: rename(kernel.out),
       };
+    case 'links': {
+      const { paths, before, end } = kernel;
+      const renamed =
+        paths.kind === 'column'
+          ? { ...paths, subtreeEnd: rename(paths.subtreeEnd) }
+          : { ...paths, begin: rename(paths.begin), position: rename(paths.position), key: rename(paths.key) };
+      return {
+        ...kernel,
+        paths: renamed,
+        before: before.map(({ back, out }) => ({ back, out: rename(out) })),
+        ...defined({ end: end === undefined ? undefined : rename(end) }),
+      };
+    }
+    case 'scan':
+      return {
+        ...kernel,
+        q: rename(kernel.q),
+        k: rename(kernel.k),
+        v: rename(kernel.v),
+        decay: rename(kernel.decay),
+        beta: rename(kernel.beta),
+        before: rename(kernel.before),
+        end: rename(kernel.end),
+        ...defined({ skip: kernel.skip === undefined ? undefined : rename(kernel.skip) }),
+        out: rename(kernel.out),
+      };
     case 'loop':
       return {
         ...kernel,

@@ -182,6 +182,7 @@ export async function compileWithRoom(
   request: Asked,
   { wanted, least }: { readonly wanted: number; readonly least: number },
 ): Promise<OpenedModel | undefined> {
+  if (loading.checkpoint.model.noCache !== undefined) return undefined;
   let opened = await loading.compile(limitOf(request, wanted));
   const limit = cacheTokensOf(opened.model) ?? 0;
   if (limit < least) return undefined;

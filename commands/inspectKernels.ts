@@ -53,6 +53,10 @@ function shapeOf(kernel: Kernel): string {
     case 'logprobReduce':
     case 'sample':
       return `[${kernel.rows} × ${kernel.vocab}]`;
+    case 'links':
+      return `[${kernel.rows}]`;
+    case 'scan':
+      return `[${kernel.rows} × ${kernel.heads} heads of ${kernel.keyDim}×${kernel.valueDim}]`;
     case 'shrink':
       return `[${kernel.rows} × ${kernel.parts}×${kernel.rank}] k ${kernel.k}`;
     case 'route':

@@ -59,7 +59,8 @@ function openMergeable(path: string): Checkpoint {
 type Put = (values: Float64Array, row: number, place: (element: number, from: Float64Array) => void) => void;
 
 function putOf(part: TensorPart, columns: number, stored: number): Put {
-  if ('width' in part) throw new Error(`${part.name}: columns of a matrix are none of a published model`);
+  if ('width' in part || 'element' in part)
+    throw new Error(`${part.name}: columns of a matrix are none of a published model`);
   if ('columns' in part)
     return (values, row, place) => {
       const count = values.length / columns;

@@ -264,16 +264,26 @@ export async function packWithPrefixes(
   if (!isEnough) await ahead?.release?.();
   const opened = isEnough ? compiled : await compileWithRoom(loading, request, { wanted, least });
   if (opened === undefined) {
-    const missing = `no room for the keys and values of ${count(least)} tokens beside weights and activations`;
+    const { noCache } = loading.checkpoint.model;
+    const missing =
+      noCache ?? `no room for the keys and values of ${count(least)} tokens beside weights and activations`;
     if (prefixes === 'keep')
       throw new UserError(
         `--prefixes keep: ${missing}`,
-        'leave out --prefixes; or use a smaller --batch-tokens, more devices, or an artifact with more --cache-tokens',
+        noCache !== undefined
+          ? 'leave out --prefixes'
+          : 'leave out --prefixes; or use a smaller --batch-tokens, more devices, or an artifact with more ' +
+              '--cache-tokens',
       );
     // Throws: paths may not be cut now, and this one fits no micro-batch.
     if (oversized !== undefined) await inParts(packQuestions(loaded, request, limits));
     const without = await loading.compile();
-    return { ...repeated, opened: without, note: `${repeated.note}, but there is ${missing}`, lacksRoom: true };
+    return {
+      ...repeated,
+      opened: without,
+      note: `${repeated.note}, but ${noCache === undefined ? 'there is ' : ''}${missing}`,
+      lacksRoom: true,
+    };
   }
   if (!isWorth) return { ...repeated, opened };
   const cacheTokens = cacheTokensOf(opened.model)!;
@@ -336,6 +346,9 @@ async function packWithContexts(
     wanted: asked ?? 2 ** Math.ceil(Math.log2(Math.max(2 * maxTokens, least))),
     least,
   });
+  const { noCache } = loading.checkpoint.model;
+  if (opened === undefined && noCache !== undefined)
+    throw new UserError(`--sharing kv: ${noCache}`, 'use --sharing tree');
   if (opened === undefined)
     throw new UserError(
       `--sharing kv: no room for the keys and values of ${count(least)} tokens beside weights and activations`,

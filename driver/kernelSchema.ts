@@ -5,7 +5,9 @@ import { EXTENT_NAME } from '../ir/extents.js';
 import { STATE_NAME } from '../ir/function.js';
 import { NAME } from '../ir/graph/checkNode.js';
 import { MAX_ADAPTER_RANK, MAX_ADAPTER_SLOTS } from '../ir/adapterRows.js';
+import { MAX_BACK } from '../ir/paths.js';
 import { mapInputs } from '../ir/sampleInputs.js';
+import { SCAN_RULES } from '../ir/scan.js';
 import { BINARY, type BinaryOp, type Scalar, UNARY, type UnaryOp } from '../ir/scalar.js';
 
 /** The largest extent of one dimension. */
@@ -239,6 +241,36 @@ export const kernel = z.discriminatedUnion('anchor', [
     parts: z.number().int().min(1).max(64),
     weight: identifier,
     scale: identifier,
+    out: identifier,
+  }),
+  z.strictObject({
+    ...head,
+    anchor: z.literal('links'),
+    paths: z.discriminatedUnion('kind', [
+      z.strictObject({ kind: z.literal('column'), subtreeEnd: identifier }),
+      z.strictObject({ kind: z.literal('path'), begin: identifier, position: identifier, key: identifier }),
+    ]),
+    before: z.array(z.strictObject({ back: z.number().int().min(0).max(MAX_BACK), out: identifier })).max(MAX_BACK + 1),
+    end: identifier.exactOptional(),
+  }),
+  z.strictObject({
+    ...head,
+    anchor: z.literal('scan'),
+    rule: z.enum(SCAN_RULES),
+    keyHeads: extent,
+    heads: extent,
+    keyDim: extent,
+    valueDim: extent,
+    scale: real.exactOptional(),
+    epsilon: real.exactOptional(),
+    q: identifier,
+    k: identifier,
+    v: identifier,
+    decay: identifier,
+    beta: identifier,
+    skip: identifier.exactOptional(),
+    before: identifier,
+    end: identifier,
     out: identifier,
   }),
   z.strictObject({

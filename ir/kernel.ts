@@ -1,7 +1,6 @@
 /**
  * Kernel IR (level 2): a fused kernel is an anchor, scalar programs around it and symbolic shapes. A schedule (tiles,
  * micro-kernel) is separate data: one kernel has many legal schedules, and all of them compute the same result.
- *
  * Buffers are row-major with a padded row stride (see `BufferDecl`). A kernel reads and writes buffers by name.
  */
 import { defined } from '../system/defined.js';
@@ -13,6 +12,7 @@ import type { Reach } from './reach.js';
 import type { RotaryOrder } from './rotaryOrder.js';
 import type { SampleInput } from './sampleInputs.js';
 import type { Scalar } from './scalar.js';
+import type { LinksParts, ScanParts } from './scan.js';
 import type { CodeFormat, Layout, WeightFormat } from './storage.js';
 import type { BufferDType, Dim, ExtentName } from './types.js';
 
@@ -177,6 +177,8 @@ export type Kernel =
   | RouteKernel
   | SortByExpertKernel
   | ShrinkKernel
+  | LinksKernel
+  | ScanKernel
   | LoopKernel;
 
 /** A kernel that multiplies rows by packed weights. */
@@ -316,6 +318,9 @@ export interface SortByExpertKernel extends KernelBase {
   /** i32[count + 1]: where the pairs of each expert begin, and their number. */
   readonly starts: string;
 }
+
+export type LinksKernel = KernelBase & LinksParts & { readonly anchor: 'links' };
+export type ScanKernel = KernelBase & ScanParts & { readonly anchor: 'scan' };
 
 // Kernels behind the last layer: log-probabilities of targets, and the choice of tokens.
 

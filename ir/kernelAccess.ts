@@ -12,7 +12,9 @@ import {
   type Output,
 } from './kernel.js';
 import { oncePer } from './oncePer.js';
+import { pathBuffers } from './paths.js';
 import { operands, readOf, type Scalar } from './scalar.js';
+import { scanReads } from './scan.js';
 
 function scalarReads(s: Scalar, into: Set<string>): void {
   const read = readOf(s);
@@ -105,6 +107,12 @@ export const kernelReads: (kernel: Kernel) => ReadonlySet<string> = oncePer((ker
     case 'shrink':
       for (const name of [kernel.a, kernel.slot, kernel.weight, kernel.scale]) reads.add(name);
       break;
+    case 'links':
+      for (const name of pathBuffers(kernel.paths)) reads.add(name);
+      break;
+    case 'scan':
+      for (const name of scanReads(kernel)) reads.add(name);
+      break;
     case 'loop':
       for (const { outputs } of loopDomains(kernel)) for (const output of outputs) outputReads(output, reads);
       finishReads(kernel.outputs, kernel.finish ?? [], reads);
@@ -154,7 +162,10 @@ export const kernelWrites: (kernel: Kernel) => ReadonlySet<string> = oncePer((ke
     case 'sortByExpert':
       return new Set([kernel.order, ...kernel.places, kernel.starts]);
     case 'shrink':
+    case 'scan':
       return new Set([kernel.out]);
+    case 'links':
+      return new Set([...kernel.before.map(({ out }) => out), ...(kernel.end === undefined ? [] : [kernel.end])]);
     case 'loop':
       return new Set(outputsOf(kernel).map((o) => o.buffer));
     default:

@@ -19,6 +19,7 @@ import {
   shrink,
   sortByExpert,
 } from './interpretAnchors.js';
+import { links, scan } from './interpretRecurrent.js';
 import {
   type GemmKernel,
   isRowMax,
@@ -89,6 +90,12 @@ function runKernel(memory: KernelMemory, kernel: Kernel): Map<string, Float64Arr
         break;
       case 'shrink':
         shrink(memory, kernel);
+        break;
+      case 'links':
+        links(memory, kernel);
+        break;
+      case 'scan':
+        scan(memory, kernel);
         break;
       case 'loop':
         loop(memory, kernel);

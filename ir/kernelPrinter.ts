@@ -14,6 +14,7 @@ import type {
   WeightSource,
 } from './kernel.js';
 import { drawBuffers, loopDomains, reachOfMask } from './kernel.js';
+import { pathBuffers } from './paths.js';
 import { printScalar } from './scalar.js';
 
 const printOutput = (output: Output): string => {
@@ -121,6 +122,22 @@ export function printKernel(kernel: Kernel): string {
       const { out, a, k, weight, scale, parts } = kernel;
       const product = `${a}[${kernel.rows}, ${k}]·${weight}·${scale}`;
       return `${head}, ${out} = ${product}, ${parts} parts, ${printAdapters(kernel)}`;
+    }
+    case 'links': {
+      const { paths, before, end } = kernel;
+      const rows = before.map(({ back, out }) => `${out} (${back} back)`);
+      const all = [...rows, ...(end === undefined ? [] : [`${end} (ends)`])].join(', ');
+      return `${head}, ${all} by ${paths.kind} ${pathBuffers(paths).join(' ')}`;
+    }
+    case 'scan': {
+      const { rule, q, k, v, decay, beta, before, end, out, skip, heads, keyHeads, keyDim, valueDim, scale, epsilon } =
+        kernel;
+      const unit = epsilon === undefined ? '' : `, unit q and k (${epsilon})`;
+      const scaled = `${skip === undefined ? '' : `${skip}·${v} + `}${scale === undefined ? '' : `${scale}·`}`;
+      return (
+        `${head}, ${out} = ${scaled}${q}·state, ${rule} ${[k, v, decay, beta].join(' ')}` +
+        `${unit}, behind ${before} ${end}, ${heads}/${keyHeads} heads of ${keyDim} × ${valueDim}`
+      );
     }
     case 'loop': {
       return [

@@ -26,7 +26,7 @@ interface SlotUse {
 
 /** Throws at the first index whose role does not bound it by the rows that it chooses among. */
 export function verifyIndices(module: KernelModule): void {
-  const roles = new Map([...inputRoles(module), ...expertIndices(module)]);
+  const roles = new Map([...inputRoles(module), ...expertIndices(module), ...linkIndices(module)]);
   const rows = new Map<string, Dim>(module.buffers.map((buffer) => [buffer.name, buffer.rows]));
   for (const weight of module.weights) if (weight.layout === 'rows') rows.set(weight.name, sourceRows(weight));
   const states = new Map((module.states ?? []).map((state) => [state.name, state.rows]));
@@ -156,7 +156,15 @@ function lookups(kernel: Kernel, rows: ReadonlyMap<string, Dim>): readonly Looku
     case 'route':
     case 'sortByExpert':
     case 'shrink':
+    case 'scan':
     case 'loop':
+      break;
+    case 'links':
+      if (kernel.paths.kind === 'path') {
+        const { begin, key } = kernel.paths;
+        found.push({ index: begin, rows: rowsOf(key), what: `'${key}'` });
+        found.push({ index: key, rows: kernel.rows, what: 'the tokens' });
+      }
       break;
     default:
       kernel satisfies never;
@@ -192,6 +200,25 @@ function expertIndices({ kernels }: KernelModule): readonly (readonly [string, R
     [order, { kind: 'row', of: rows }] as const,
     ...places.map((place) => [place, { kind: 'row', of: productName(rows, chosen) }] as const),
   ]);
+}
+
+/** Rows of tokens that a links kernel finds. Throws where a scan goes by rows that no such kernel found. */
+function linkIndices({ kernels }: KernelModule): readonly (readonly [string, Role])[] {
+  const found = new Map(
+    kernels.flatMap((each) =>
+      each.anchor === 'links' ? each.before.map(({ out, back }) => [out, { back, rows: each.rows }] as const) : [],
+    ),
+  );
+  for (const kernel of kernels) {
+    if (kernel.anchor !== 'scan') continue;
+    const from = found.get(kernel.before);
+    if (from?.back !== 1 || from.rows !== kernel.rows)
+      throw new Error(
+        `Kernel ${JSON.stringify(kernel.name)} (${kernel.path}): '${kernel.before}' are not the rows before ` +
+          `those of ${kernel.rows}, which a links kernel finds.`,
+      );
+  }
+  return [...found].map(([out, { rows }]) => [out, { kind: 'row', of: rows }] as const);
 }
 
 // Bounds of whole numbers that kernels compute. A number that was made of inputs with roles, literals, minima and

@@ -36,6 +36,7 @@ import {
   verifySortByExpert,
   verifyWeight,
 } from './verifyAnchors.js';
+import { verifyLinks, verifyScan } from './verifyRecurrent.js';
 import { verifyAdapterRows, verifySegmentAdapter, verifyShrink } from './verifyAdapters.js';
 import { StateVersions, verifyBuffers, verifyConstants, verifyExtents, verifyStates } from './verifyBuffers.js';
 import { type ProgramDomain, shape, verifyProgram } from './verifyProgram.js';
@@ -153,6 +154,10 @@ export class KernelVerifier implements KernelCheck {
         return verifySortByExpert(kernel, this);
       case 'shrink':
         return verifyShrink(kernel, this);
+      case 'links':
+        return verifyLinks(kernel, this);
+      case 'scan':
+        return verifyScan(kernel, this);
       case 'loop':
         for (const domain of loopDomains(kernel)) this.loop(kernel.rows, domain);
         if (kernel.finish !== undefined) this.finishLoop(kernel, kernel.finish);

@@ -78,6 +78,12 @@ class Fuser extends GroupRules {
       case 'expert_rows':
       case 'expert_place':
         return this.placeBeside('sortByExpert', node, node.operands.experts);
+      case 'token_before':
+        return this.placeBeside('links', node, node.operands.subtreeEnd ?? node.operands.position!);
+      case 'subtree_end':
+        return this.placeBeside('links', node, node.operands.position);
+      case 'scan':
+        return this.placeScan(node);
       case 'sum':
       case 'mean':
       case 'reduce_max':
@@ -155,6 +161,11 @@ class Fuser extends GroupRules {
     this.anchor(this.open('attention', this.rows(node.result)), node);
   }
 
+  private placeScan(node: AnchorOf<'scan'>): void {
+    for (const v of node.inputs) this.materialized(v);
+    this.anchor(this.open('scan', this.rows(node.result)), node);
+  }
+
   private placeScore(node: AnchorOf<'logprob'>): void {
     const shared = this.groups.find(
       (g): g is GroupOf<'logprob'> => g.kind === 'logprob' && g.anchors.every((anchor) => sharesPass(anchor, node)),
@@ -165,7 +176,11 @@ class Fuser extends GroupRules {
   }
 
   /** Ops of one kind that read the same value share a kernel. */
-  private placeBeside<K extends 'sample' | 'route' | 'sortByExpert'>(kind: K, node: AnchorOf<K>, from: Value): void {
+  private placeBeside<K extends 'sample' | 'route' | 'sortByExpert' | 'links'>(
+    kind: K,
+    node: AnchorOf<K>,
+    from: Value,
+  ): void {
     const [shared] = this.led(kind, from);
     for (const v of node.inputs) if (this.groupOf(v) === undefined || this.groupOf(v) !== shared) this.materialized(v);
     this.anchor(shared ?? this.open(kind, this.rows(from), undefined, from), node);
@@ -268,11 +283,12 @@ class Fuser extends GroupRules {
       undefined,
     );
     const isLoop = (g: Group): boolean => g.kind === 'loop' && g.columns === columns && g.rows === rows;
-    // What is gathered from rows of another extent can only be read by a loop: one is enough.
+    // What is gathered can only be read by a loop: one is enough.
+    const isGathered = node.inputs.some((v) => this.isGathered(v) && this.groupOf(v) === latest);
     const candidates =
       latest === undefined
         ? this.groups.filter(isLoop)
-        : latest.rows === rows
+        : latest.rows === rows && !isGathered
           ? [latest]
           : this.groups.slice(this.indexOf(latest)).filter(isLoop);
     const readsStates = node.inputs.some((v) => this.versions.has(v));

@@ -3,6 +3,7 @@
  * file that writes its kernels down:
  *
  * - lowerGemm, lowerAttention, lowerLogProb, lowerSample: the anchors;
+ * - lowerRecurrent: links and scans of recurrent layers;
  * - lowerPrograms: what is stored behind an anchor, and loops, which have none.
  *
  * All of them share a Lowering: names, buffers (lowerBuffers), weights (lowerWeights), and scalar programs
@@ -15,6 +16,7 @@ import type { ConstantVector, Kernel, KernelModule } from '../ir/kernel.js';
 import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
 import type { FusedGraph } from './fuseGroups.js';
 import { lowerAttention, lowerLogProb, lowerRoute, lowerSample, lowerSortByExpert } from './lowerAnchors.js';
+import { lowerLinks, lowerScan } from './lowerRecurrent.js';
 import { lowerGemm, lowerLoop, lowerWrite } from './lowerGemm.js';
 import { groupPath, Lowering } from './lowering.js';
 import type { WeightStorage } from './lowerWeights.js';
@@ -64,6 +66,10 @@ function lowerGroup(lowering: Lowering, group: Group): readonly Kernel[] {
       return [lowerRoute(lowering, group, head)];
     case 'sortByExpert':
       return [lowerSortByExpert(lowering, group, head)];
+    case 'links':
+      return [lowerLinks(lowering, group, head)];
+    case 'scan':
+      return [lowerScan(lowering, group, head)];
     case 'loop':
       return [lowerLoop(lowering, group, head)];
     case 'write':

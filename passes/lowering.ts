@@ -115,6 +115,7 @@ export function groupPath(group: Group): string {
   // A loop is named for where it begins: its last ops may belong to the scopes around it, or to the next layer.
   if (group.anchors.length === 0) return paths.find((p) => paths.every((q) => !q.startsWith(`${p}.`))) ?? paths[0]!;
   if (group.kind === 'attention') return `${paths[0]!}.mix`;
+  if (group.kind === 'scan') return `${paths[0]!}.scan`;
   if (group.kind === 'logprob' || paths.length === 1) return paths[0]!;
   const split = paths.map((p) => p.split('.'));
   let common = 0;

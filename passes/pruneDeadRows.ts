@@ -134,7 +134,17 @@ function neededInFull(graph: Graph, defs: ReadonlyMap<Value, Node>, all: ExtentN
   const isForAll = ({ operands: { x, rows } }: NodeOf<'write_rows'>): boolean =>
     rows.type.shape[0] === all && x.name !== DRAFT_FEATURES;
   for (const node of graph.nodes)
-    if (node.op === 'attention' || (node.op === 'write_rows' && isForAll(node))) node.inputs.forEach(visit);
+    if (node.op === 'attention' || node.op === 'scan' || (node.op === 'write_rows' && isForAll(node)))
+      node.inputs.forEach(visit);
+  // What is made of tokens before others has a kernel for all of them.
+  const past = new Set<Value>();
+  for (const { op, inputs, operands, result } of graph.nodes) {
+    const isPast =
+      op === 'gather_rows' ? defs.get(operands.index)?.op === 'token_before' : inputs.some((v) => past.has(v));
+    if (!isPast || (op !== 'gather_rows' && OPS[op].fuse !== 'elementwise')) continue;
+    past.add(result);
+    visit(result);
+  }
   graph.results.filter((v) => v.type.shape[0] === all).forEach(visit);
   return full;
 }

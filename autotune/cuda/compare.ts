@@ -155,7 +155,10 @@ export function toleranceOf(kernel: Kernel, module: KernelModule, { dtype }: Pic
     case 'route':
     case 'sortByExpert':
     case 'shrink':
+    case 'links':
       return { relative: 4 * stored + REORDERED, absolute: 2 * stored + REORDERED };
+    case 'scan':
+      return { relative: 64 * (stored + REORDERED), absolute: 64 * (stored + REORDERED) };
     default:
       return kernel satisfies never;
   }

@@ -9,6 +9,7 @@ import { kernelSignature, parametersOf, scheduleHash } from '../signature.js';
 import { emitAttention } from './attention.js';
 import { emitGemm, emitLogProb } from './contraction.js';
 import { emitLogProbReduce, emitLoop, emitRoute, emitSample, emitSortByExpert } from './loops.js';
+import { emitLinks, emitScan } from './recurrent.js';
 import { emitShrink } from './shrink.js';
 import { COperands } from './operands.js';
 import { cpuHeadersOf } from './templates.js';
@@ -63,6 +64,10 @@ function emitAnchor(kernel: Kernel, operands: COperands, schedule: CpuSchedule, 
       return schedule.kind === 'loop' ? emitSortByExpert(kernel, operands, symbol) : mismatch();
     case 'shrink':
       return schedule.kind === 'loop' ? emitShrink(kernel, operands, schedule, symbol) : mismatch();
+    case 'links':
+      return schedule.kind === 'loop' ? emitLinks(kernel, operands, symbol) : mismatch();
+    case 'scan':
+      return schedule.kind === 'loop' ? emitScan(kernel, operands, symbol) : mismatch();
     case 'logprobReduce':
       return schedule.kind === 'loop' ? emitLogProbReduce(kernel, operands, schedule, symbol) : mismatch();
     default:

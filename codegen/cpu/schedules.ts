@@ -151,6 +151,8 @@ export function isLegal(kernel: Kernel, module: KernelModule, schedule: CpuSched
     case 'route':
     case 'sortByExpert':
     case 'shrink':
+    case 'links':
+    case 'scan':
       if (schedule.kind !== 'loop') return `a ${kernel.anchor} kernel has a loop schedule, not ${schedule.kind}`;
       return isCount(schedule.rows) ? true : 'rows must be positive';
     default:
@@ -198,6 +200,8 @@ export function defaultSchedule(kernel: Kernel, module: KernelModule, facts: Cpu
       };
     case 'sample':
     case 'sortByExpert':
+    case 'links':
+    case 'scan':
       return { kind: 'loop', isa: bestIsa(facts, (isa) => isa !== 'amx'), rows: 1 };
     case 'route':
     case 'loop':

@@ -12,6 +12,7 @@ import { emitGemmMma, emitLogProbMma } from './gemmMma.js';
 import { emitGemmSimt, emitLogProbSimt } from './gemmSimt.js';
 import { emitGrouped } from './grouped/index.js';
 import { emitLogProbReduce, emitLoop } from './loop.js';
+import { emitLinks, emitScan } from './recurrent/index.js';
 import { emitSkinny, emitSkinnyWgmma } from './skinny/index.js';
 import { cudaHeadersOf } from './text/headers.js';
 import { CudaOperands, type EmittedCuda } from './text/operands.js';
@@ -92,6 +93,10 @@ function emitAnchor(kernel: Kernel, operands: CudaOperands, schedule: CudaSchedu
       return schedule.kind === 'loop' ? emitArrange(kernel, operands, schedule, symbol) : mismatch();
     case 'shrink':
       return schedule.kind === 'loop' ? emitShrink(kernel, operands, schedule, symbol) : mismatch();
+    case 'links':
+      return schedule.kind === 'loop' ? emitLinks(kernel, operands, schedule, symbol) : mismatch();
+    case 'scan':
+      return schedule.kind === 'loop' ? emitScan(kernel, operands, schedule, symbol) : mismatch();
     case 'logprobReduce':
       return schedule.kind === 'loop' ? emitLogProbReduce(kernel, operands, schedule, symbol) : mismatch();
     default:

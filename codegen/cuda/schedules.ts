@@ -219,6 +219,8 @@ export function isLegalCuda(
     case 'sample':
     case 'route':
     case 'sortByExpert':
+    case 'links':
+    case 'scan':
       if (schedule.kind !== 'loop') return `a ${kernel.anchor} kernel has a loop schedule, not ${schedule.kind}`;
       return isCount(schedule.threads, 32) && schedule.threads <= MAX_THREADS
         ? true
@@ -256,6 +258,8 @@ export function defaultCudaSchedule(own: Kernel, module: KernelModule, facts: Cu
     case 'logprobReduce':
       return { kind: 'loop', threads: 128 };
     case 'route':
+    case 'links':
+    case 'scan':
       return { kind: 'loop', threads: 128 };
     case 'sample':
     case 'sortByExpert':

@@ -105,7 +105,7 @@ export class QuantizedCheckpoint {
     if (tensor.parts === undefined) return Float32Array.from(tensorValues(tensors, tensor.name, k).data);
     const values = new Float32Array(rows * k);
     for (const part of tensor.parts) {
-      if ('columns' in part || 'width' in part) throw new Error(`${tensor.name} has parts that are no rows of it`);
+      if (!('stride' in part)) throw new Error(`${tensor.name} has parts that are no rows of it`);
       const { data } = tensorValues(tensors, part.name, k);
       for (let row = 0; row < part.rows * part.count; row++) {
         const block = Math.floor(row / part.rows);

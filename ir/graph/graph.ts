@@ -129,6 +129,13 @@ export class GraphBuilder {
     return value;
   }
 
+  /** The parameter of this name. Throws where there is none. */
+  paramOf(name: string): Value {
+    const found = this.params.find((value) => value.name === name);
+    if (found === undefined) throw new Error(`@${this.name} has no parameter ${name}.`);
+    return found;
+  }
+
   /** The state `name` as the call finds it. Throws where its name is taken: a state keeps its own. */
   state(name: string, dtype: DType, shape: readonly number[]): Value {
     const value: Value = { kind: 'state', name: this.unique(name), type: { dtype, shape } };

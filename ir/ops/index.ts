@@ -6,6 +6,7 @@ import { FUSED, SCORE_OPS } from './fused.js';
 import { MOVEMENTS } from './movement.js';
 import { GROUPED, NARROW } from './narrow.js';
 import type { AttributeKinds, OpDef, OperandKinds, TypedAttributes, TypedOperands } from './opDef.js';
+import { RECURRENT } from './recurrent.js';
 import { REDUCTIONS } from './reduction.js';
 import { SAMPLING } from './sampling.js';
 
@@ -17,6 +18,7 @@ const TABLE = {
   ...FUSED,
   ...SAMPLING,
   ...EXPERTS,
+  ...RECURRENT,
   ...NARROW,
   ...GROUPED,
 } as const;

@@ -71,16 +71,19 @@ function piecesOf({ shape, parts, partOf, name }: ExpectedTensor, model: Model):
     ];
   const rows = rowsOf(shape);
   const own = parts ?? [{ name, first: 0, rows, stride: rows, count: 1 }];
-  return own.map((part) => {
-    if (!('stride' in part))
-      throw new UserError(`${name}: adapters of models whose matrices are stored as [in, out] are not supported`);
-    const { name: tensor, first, rows: block, stride, count } = part;
-    const rowOf = (row: number): number => {
-      const there = order(tensor, row);
-      return first + Math.floor(there / block) * stride + (there % block);
-    };
-    return { tensor, rows: block * count, first: 0, of: block * count, rowOf };
-  });
+  // Vectors of a convolution's factors are no module's matrix.
+  return own
+    .filter((part) => !('element' in part))
+    .map((part) => {
+      if (!('stride' in part))
+        throw new UserError(`${name}: adapters of models whose matrices are stored as [in, out] are not supported`);
+      const { name: tensor, first, rows: block, stride, count } = part;
+      const rowOf = (row: number): number => {
+        const there = order(tensor, row);
+        return first + Math.floor(there / block) * stride + (there % block);
+      };
+      return { tensor, rows: block * count, first: 0, of: block * count, rowOf };
+    });
 }
 
 function kindOf(path: string, parameter: string, { role, shape }: ExpectedTensor, model: Model): ModuleKind {

@@ -8,6 +8,7 @@ import { defined } from '../../system/defined.js';
 import type { ClassHead, Json, ModelConfig } from '../model/model.js';
 import type { Activation, NormKind } from './ops.js';
 import type { ExpertsConfig } from './experts.js';
+import type { RecurrentConfig } from './recurrent.js';
 import type { ConfigReader, Projection, Windows } from './reader.js';
 import { parseRopes, type RopeConfig } from './rope.js';
 
@@ -55,6 +56,10 @@ export interface DecoderConfig extends ModelConfig {
    * in every layer.
    */
   readonly windows?: Windows;
+  /** Layers that keep a state in place of keys and values. Default: none. */
+  readonly recurrent?: RecurrentConfig;
+  /** True if what attention gives is multiplied by σ(x·gate), whose rows follow those of q for each head. */
+  readonly isOutputGated?: boolean;
   /** Soft caps: scores or logits x become cap·tanh(x / cap). Default: none. */
   readonly caps?: Caps;
   /** Literal factors. Default of each: that of LLaMA. */
@@ -93,6 +98,8 @@ export type Differences = Pick<
   | 'windows'
   | 'caps'
   | 'factors'
+  | 'recurrent'
+  | 'isOutputGated'
 >;
 
 /** What each family specifies. */

@@ -12,6 +12,7 @@ import { type ExpertsConfig, hasExperts } from './experts.js';
 import { buildMtp, mtpTensors } from './mtp.js';
 import { ACTIVATION_NAMES } from './ops.js';
 import { ConfigReader, type Projection } from './reader.js';
+import { NO_CACHE, type RecurrentConfig } from './recurrent.js';
 import { rotaryTables } from './rope.js';
 import { decoderTensors, isIgnoredTensor, LLAMA_NAMES, type TensorNames } from './tensors.js';
 
@@ -90,6 +91,7 @@ function decoderModel(config: DecoderConfig, held: HeldNames): Model<DecoderConf
     isIgnored: (tensor) => isIgnoredTensor(tensor, config, names) || behind.some((layer) => tensor.startsWith(layer)),
     graph: (options) => buildDecoder(config, { ...options, names, ...rotaryTables(config) }),
     step: (options) => buildStep(config, { ...options, names, ...rotaryTables(config) }),
+    ...(config.recurrent === undefined ? {} : { noCache: NO_CACHE }),
     ...(config.head === undefined ? drafting(config, names) : {}),
     ...(hub === undefined ? {} : { published: publishedLayout(config, names, hub) }),
     withBiases: (modules) => {
@@ -205,6 +207,8 @@ function summarize({ hiddenSize, intermediateSize, layers, heads, headDim, kvHea
     ...(rest.caps === undefined || Object.keys(rest.caps).length === 0
       ? []
       : [`soft caps on ${Object.keys(rest.caps).join(', ')}`]),
+    ...(rest.recurrent === undefined ? [] : [printRecurrent(rest.recurrent)]),
+    ...(rest.isOutputGated === true ? ['a gate behind attention'] : []),
     ...(rest.factors === undefined ? [] : [`factors on ${Object.keys(rest.factors).join(', ')}`]),
     ...(rest.head === undefined
       ? rest.tieWordEmbeddings
@@ -218,6 +222,24 @@ function printWindows(windows: readonly (number | null)[]): string {
   const widths = windows.filter((width) => width !== null);
   return `windows of ${[...new Set(widths)].join(' and ')} tokens in ${widths.length} layers`;
 }
+function printRecurrent(recurrent: RecurrentConfig): string {
+  const layers = counted(recurrent.layers.length, 'layer');
+  switch (recurrent.kind) {
+    case 'delta': {
+      const { valueHeads, keyHeads, keyDim, valueDim } = recurrent;
+      return `${layers} of gated DeltaNet: ${valueHeads} heads of ${keyDim}×${valueDim}, ${keyHeads} key heads`;
+    }
+    case 'conv':
+      return `${layers} of gated convolutions of ${recurrent.taps} tokens`;
+    case 'mamba': {
+      const { heads, stateSize, headDim, groups } = recurrent;
+      return `${layers} of Mamba 2: ${heads} heads of ${stateSize}×${headDim}, ${counted(groups, 'group')}`;
+    }
+    default:
+      return recurrent satisfies never;
+  }
+}
+
 const printExperts = ({ count, chosen, width, sharedWidth, dense = [] }: ExpertsConfig): string =>
   [
     `${chosen} of ${count} experts of ${width} for each token`,

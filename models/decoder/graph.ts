@@ -46,6 +46,14 @@ export function buildDecoder(shape: DecoderShape, options: DecoderOptions): Grap
       const bias = buildMask(b, mask, window);
       return (width) => (width === undefined ? bias : windowed(b, bias, position, ownPositions(b, position), width));
     },
+    ...(mask === 'path' || mask === 'tree'
+      ? {
+          paths: () =>
+            key === undefined
+              ? { kind: 'column', subtreeEnd: b.paramOf('subtreeEnd') }
+              : { kind: 'path', begin: b.paramOf('begin'), position, key },
+        }
+      : {}),
     visible: (kind, own) =>
       key === undefined ? own : b.add('gather_rows', { x: own, index: key }, {}, `${kind}_path`),
   });

@@ -4,14 +4,16 @@
  * the compiler's work.
  */
 import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
+import type { TokenPaths } from '../../ir/paths.js';
 import { defined } from '../../system/defined.js';
 import type { ClassHead, GraphOptions } from '../model/model.js';
 import type { DecoderConfig, Differences } from './config.js';
 import { buildExperts, hasExperts, QWEN_EXPERTS } from './experts.js';
 import { activate, type Norm, normOf } from './ops.js';
 import type { Projection } from './reader.js';
+import { buildRecurrent, isRecurrent, previousTokens } from './recurrent.js';
 import type { RotaryTable } from './rope.js';
-import { type BranchNorms, columnsName, LLAMA_NAMES, positionsTensor, type TensorNames } from './tensors.js';
+import { type BranchNorms, columnsName, gateName, LLAMA_NAMES, positionsTensor, type TensorNames } from './tensors.js';
 
 /** What the graph needs to know of a model. */
 export type DecoderShape = Pick<
@@ -48,6 +50,8 @@ export interface LayerInputs {
   readonly position: Value;
   /** Makes the f32[T, C] bias of the attention scores, and that of layers with a window of this many keys. */
   readonly biases: () => (window: number | undefined) => Value;
+  /** What says which token is before another, once `biases` was called. Absent where states are kept. */
+  readonly paths?: () => TokenPaths<Value>;
   /** The keys or values [C, g, d] that queries see, made from those of the function's own tokens [T, g, d]. */
   readonly visible: (kind: 'k' | 'v', own: Value, layer: number) => Value;
 }
@@ -97,6 +101,7 @@ export interface LayerBlocks {
   readonly norm: Norm;
   /** What the branches of layer `index`, whose modules are below `layer`, give for rows of the stream. */
   readonly attention: (x: BlockInput, layer: string, index: number) => Value;
+  readonly recurrent: (x: Value, layer: string) => Value;
   readonly feedForward: (x: Value, layer: string, index: number) => Value;
 }
 
@@ -112,7 +117,7 @@ export function layerBlocks(
   b: GraphBuilder,
   shape: DecoderShape,
   options: LayerOptions,
-  { position, biases: buildBiases, visible }: Omit<LayerInputs, 'tokens'>,
+  { position, biases: buildBiases, paths, visible }: Omit<LayerInputs, 'tokens'>,
 ): LayerBlocks {
   const { hiddenSize: hidden, headDim, heads, kvHeads } = shape;
   const { names = LLAMA_NAMES, prefix = '' } = options;
@@ -174,15 +179,17 @@ export function layerBlocks(
       sin: perHead(scaled(b.add('sin', { x: angle })), 'sin_table'),
     };
   };
-  const { turns, windowTurns, biases } = b.scope('prepare', () => {
+  const { turns, windowTurns, biases, previous } = b.scope('prepare', () => {
     const all = turnsBy(options.rotary);
+    const ownBiases = biasesOf(
+      buildBiases(),
+      Array.from({ length: shape.layers }, (_, layer) => windowOf(layer)),
+    );
     return {
       turns: all,
       windowTurns: options.windowRotary === undefined ? all : turnsBy(options.windowRotary),
-      biases: biasesOf(
-        buildBiases(),
-        Array.from({ length: shape.layers }, (_, layer) => windowOf(layer)),
-      ),
+      biases: ownBiases,
+      previous: shape.recurrent && previousTokens(b, position, paths?.(), shape.recurrent),
     };
   });
 
@@ -261,7 +268,30 @@ export function layerBlocks(
       'by_token',
     );
     const flat = b.add('reshape', { x: mixed }, { shape: ['T', heads * headDim] }, 'attended');
-    return b.scope('o', () => project(flat, layer, 'o', hidden));
+    if (shape.isOutputGated !== true) return b.scope('o', () => project(flat, layer, 'o', hidden));
+    const gated = b.scope('gate', () => {
+      const name = gateName(`${layer}.${names.projections.q}`);
+      if ('length' in x) throw new Error(`${layer}: a gate of several inputs is not supported`);
+      const product = linear(x, weight(`${name}.weight`, [heads * headDim, x.type.shape.at(-1) as number]), 'gate');
+      const bias = shape.biased.includes('q')
+        ? toF32(weight(`${name}.bias`, [heads * headDim]), 'gate_bias')
+        : undefined;
+      const sum = bias === undefined ? product : b.add('add', { a: product, b: bias }, {}, 'gate');
+      const one = constant(1, 'one');
+      const share = b.add('add', { a: one, b: b.add('exp', { x: b.add('neg', { x: sum }) }) }, {}, 'share');
+      return b.add('div', { a: flat, b: share }, {}, 'gated');
+    });
+    return b.scope('o', () => project(gated, layer, 'o', hidden));
+  };
+
+  const recurrent = (x: Value, layer: string): Value => {
+    if (shape.recurrent === undefined || previous === undefined) throw new Error(`${layer} is not recurrent`);
+    return buildRecurrent(
+      { b, hidden, epsilon: shape.rmsNormEps, activation: shape.activation ?? 'silu', weight, toF32, previous },
+      shape.recurrent,
+      x,
+      layer,
+    );
   };
 
   /** f(x·up)·down, or with a gate (f(x·gate) ∘ x·up)·down (SwiGLU and its kin, arXiv:2002.05202). */
@@ -287,7 +317,7 @@ export function layerBlocks(
     );
   };
 
-  return { weight, toF32, linear, norm, attention, feedForward };
+  return { weight, toF32, linear, norm, attention, recurrent, feedForward };
 }
 
 /** cap·tanh(x / cap) */
@@ -308,7 +338,7 @@ export function buildLayers(
   const { hiddenSize: hidden } = shape;
   const factors = { embedding: 1, residual: 1, logits: 1, ...shape.factors };
   const blocks = layerBlocks(b, shape, options, inputs);
-  const { weight, toF32, linear, norm, attention, feedForward } = blocks;
+  const { weight, toF32, linear, norm, attention, recurrent, feedForward } = blocks;
   const times = (x: Value, by: number, hint: string): Value =>
     by === 1 ? x : b.add('mul', { a: x, b: b.add('const', {}, { value: by }, `${hint}_factor`) }, {}, hint);
   const embedding = weight(`${names.embedding}.weight`, [shape.vocabSize, hidden]);
@@ -333,7 +363,10 @@ export function buildLayers(
     const { attention: own, ffn } = names.norms;
     const shared = shape.parallel === 'one norm' && own.before !== undefined ? { before: own.before } : {};
     h = b.scope(`layers.${i}`, () => {
-      const mid = b.scope('attention', () => branch(h, h, own, (x) => attention(x, layer, i)));
+      const mid = b.scope('attention', () =>
+        branch(h, h, own, (x) => (isRecurrent(shape, i) ? recurrent(x, layer) : attention(x, layer, i))),
+      );
+      if (shape.recurrent?.kind === 'mamba') return mid;
       const stream = shape.parallel === undefined ? mid : h;
       return b.scope('ffn', () => branch(mid, stream, { ...ffn, ...shared }, (x) => feedForward(x, layer, i)));
     });

@@ -4,6 +4,8 @@ import type { ExpectedTensor, RowsPart, ShapeOf } from '../model/tensors.js';
 import type { DecoderConfig } from './config.js';
 import { type ExpertNames, expertTensors, hasExperts, QWEN_EXPERTS } from './experts.js';
 import type { Projection } from './reader.js';
+import { isRecurrent } from './recurrent.js';
+import { recurrentTensors } from './recurrentTensors.js';
 
 /** Names of modules; those of projections and norms are below a layer. */
 export interface TensorNames {
@@ -76,6 +78,9 @@ export const positionsTensor = ({ positions }: TensorNames): string => {
 
 /** The name of some columns of a matrix, part `i` of several that lie beside each other. */
 export const columnsName = (tensor: string, i: number): string => tensor.replace(/weight$/, `${i}.weight`);
+
+/** The module of the gate behind attention, whose rows lie in that of q. */
+export const gateName = (q: string): string => `${q}.gate`;
 
 const UNTIED = 'a model whose head is tied says "tie_word_embeddings": true in config.json';
 
@@ -163,13 +168,34 @@ export function decoderTensors(
           ...inputs(layer, config.isGated === false ? ['up'] : ['gate', 'up']),
           ...projection(layer, 'down', hidden, inter),
         ];
-  const layerTensors = (layer: string, index: number): ExpectedTensor[] => [
-    ...branchNorm(layer, names.norms.attention.before),
+  const attention = (layer: string): ExpectedTensor[] => [
     ...inputs(layer, ['q', 'k', 'v'], (name) => (name === 'q' || name === 'k' ? qkNorm(layer, name, rows[name]) : [])),
     ...projection(layer, 'o', hidden, queries),
+  ];
+  /** The tensors of q with those of a gate, whose rows follow the rows of q for each head. */
+  const withGate = (tensor: ExpectedTensor, layer: string): ExpectedTensor => {
+    const q = `${layer}.${names.projections.q}`;
+    const [, suffix] = tensor.name.split(`${q}.`);
+    if (config.isOutputGated !== true || suffix === undefined) return tensor;
+    const { headDim, heads } = config;
+    const part = { rows: headDim, stride: 2 * headDim, count: heads };
+    return {
+      ...tensor,
+      shape: [2 * queries, ...tensor.shape.slice(1)],
+      parts: [
+        { ...part, name: tensor.name, first: 0 },
+        { ...part, name: `${gateName(q)}.${suffix}`, first: headDim },
+      ],
+    };
+  };
+  const layerTensors = (layer: string, index: number): ExpectedTensor[] => [
+    ...branchNorm(layer, names.norms.attention.before),
+    ...(config.recurrent !== undefined && isRecurrent(config, index)
+      ? recurrentTensors(config.recurrent, layer, hidden)
+      : attention(layer).map((tensor) => withGate(tensor, layer))),
     ...branchNorm(layer, names.norms.attention.after),
     ...(config.parallel === 'one norm' ? [] : branchNorm(layer, names.norms.ffn.before)),
-    ...feedForward(layer, index),
+    ...(config.recurrent?.kind === 'mamba' ? [] : feedForward(layer, index)),
     ...branchNorm(layer, names.norms.ffn.after),
   ];
   const { positions } = names;

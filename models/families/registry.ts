@@ -12,6 +12,7 @@ import { LAYER_NORM_FAMILIES } from './layerNorm.js';
 import { LLAMA_FAMILIES } from './llama.js';
 import { POSITION_FAMILIES } from './positions.js';
 import { QWEN_FAMILIES } from './qwen.js';
+import { RECURRENT_FAMILIES } from './recurrent.js';
 
 export const ARCHITECTURES: readonly Architecture[] = [
   ...LLAMA_FAMILIES,
@@ -21,6 +22,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   ...GEMMA_FAMILIES,
   ...EXPERT_FAMILIES,
   ...POSITION_FAMILIES,
+  ...RECURRENT_FAMILIES,
 ];
 
 const FAMILY_NAMES = ARCHITECTURES.map(({ name }) => name);

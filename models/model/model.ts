@@ -203,6 +203,8 @@ export interface Model<Config extends ModelConfig = ModelConfig> {
    * With `hidden` it returns hidden f32[R, H] too: what the head multiplies, before any factor of logits.
    */
   readonly step: (options: StepOptions) => Graph;
+  /** Why it keeps nothing between calls, so that it has no `step`: a few words, for users. Absent where it does. */
+  readonly noCache?: string;
   /** Its table of embeddings, and the matrix of its head, which draft heads may share. */
   readonly ends?: { readonly embedding: string; readonly head: string };
   /** A layer of its files that predicts further tokens: its tensors, and the function `draft` of it. */

@@ -88,16 +88,26 @@ export interface ColumnsPart {
   readonly width: number;
 }
 
+/** A vector: element `element` of each of `rows` rows of its last dimension, from row `first` on. */
+export interface ElementsPart {
+  readonly name: string;
+  readonly element: number;
+  readonly first: number;
+  readonly rows: number;
+}
+
 /** A part of a tensor. One of more than two dimensions is a matrix of all rows of its last dimension. */
-export type TensorPart = RowsPart | TurnedPart | ColumnsPart;
+export type TensorPart = RowsPart | TurnedPart | ColumnsPart | ElementsPart;
 
 /** The shape of a part of a tensor of this shape. */
 export const partShape = (part: TensorPart, shape: readonly number[]): readonly number[] =>
-  'width' in part
-    ? [at(shape, 0), part.width]
-    : 'columns' in part
-      ? [part.rows, part.columns]
-      : [part.rows * part.count, ...(shape.length === 1 ? [] : [shape.at(-1)!])];
+  'element' in part
+    ? [part.rows]
+    : 'width' in part
+      ? [at(shape, 0), part.width]
+      : 'columns' in part
+        ? [part.rows, part.columns]
+        : [part.rows * part.count, ...(shape.length === 1 ? [] : [shape.at(-1)!])];
 
 /** The shape of a stored tensor; undefined if there is none of this name. */
 export type ShapeOf = (tensor: string) => readonly number[] | undefined;
@@ -168,8 +178,7 @@ function encodedPlaces(
   const whole = { kind: 'encoded', format: 'f32', encoding, rows, parts: places } as const;
   if (parts === undefined) return [{ ...whole, name, shape }];
   return parts.map((part, i): TensorLocation => {
-    if ('columns' in part || 'width' in part)
-      throw new Error(`${name} is encoded, and has parts that are no rows of it`);
+    if (!('stride' in part)) throw new Error(`${name} is encoded, and has parts that are no rows of it`);
     const { first, rows: own, stride } = part;
     return {
       ...whole,
@@ -192,6 +201,12 @@ function placeOfPart(whole: WholeTensor, part: TensorPart, format: FormatName): 
   const rowBytes = byteLength / (whole.shape.reduce((product, extent) => product * extent, 1) / columns);
   const { name } = part;
   const shape = partShape(part, whole.shape);
+  if ('element' in part) {
+    const { rows } = part;
+    const tile = { row: 0, rows, column: 0, columns: 1, isTransposed: false, stride: columns };
+    const place = offset + part.first * rowBytes + (part.element * rowBytes) / columns;
+    return { kind: 'assembled', name, format, shape, tiles: [{ ...tile, file, offset: place }] };
+  }
   if ('width' in part) {
     const rows = at(whole.shape, 0);
     const tile = { row: 0, rows, column: 0, columns: part.width, isTransposed: false, stride: columns };

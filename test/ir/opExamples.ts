@@ -4,6 +4,7 @@ import { gumbel, uniform } from '../../ir/gumbel.js';
 import type { OpName } from '../../ir/ops/index.js';
 import { EXPERT_EXAMPLES } from './expertExamples.js';
 import { NARROW_EXAMPLES } from './narrowExamples.js';
+import { RECURRENT_EXAMPLES } from './recurrentExamples.js';
 
 export interface Example {
   readonly op: OpName;
@@ -116,6 +117,7 @@ export const EXAMPLES: readonly Example[] = [
     order: [2, 0, 1],
   }),
   ...[...EXPERT_EXAMPLES, ...NARROW_EXAMPLES].map((each) => example(...each)),
+  ...RECURRENT_EXAMPLES,
   example('pair_halves', [['f32[2]', [1, 2]]], 'f32[2]', [1, 2], { headDim: 2, rotated: 2, interleaved: true }),
   example('repeat', [['f32[2, T]', [1, 2, 3, 4]]], 'f32[4, T]', [1, 2, 1, 2, 3, 4, 3, 4], { times: 2 }),
   example('rotate_half', [['f32[T, 4]', [1, 2, 3, 4, 5, 6, 7, 8]]], 'f32[T, 4]', [-3, -4, 1, 2, -7, -8, 5, 6]),

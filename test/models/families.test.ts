@@ -37,6 +37,7 @@ const configOf = ({ name, modelType }: Architecture): Record<string, unknown> =>
   num_key_value_heads: 4,
   vocab_size: 256,
   max_position_embeddings: 16_384,
+  ...(modelType === 'mamba2' ? { num_heads: 8, head_dim: 16 } : {}),
 });
 
 /** How the table calls families. */
@@ -58,6 +59,10 @@ const NAMES: Readonly<Record<string, string>> = {
   'Gemma 3': 'gemma3_text',
   'Command R': 'cohere2',
   Mixtral: 'mixtral',
+  'Qwen 3.5': 'qwen3_5_text',
+  'Qwen 3 Next': 'qwen3_next',
+  LFM2: 'lfm2',
+  'Mamba 2': 'mamba2',
   'Seed-OSS': 'seed_oss',
   Arcee: 'arcee',
   'ERNIE 4.5': 'ernie4_5',

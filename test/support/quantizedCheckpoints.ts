@@ -195,7 +195,7 @@ export function quantizedTensors(config: Json, write: Writer, seed: number): Wri
 }
 
 function partOf(part: TensorPart, k: number, values: Float32Array): { shape: number[]; values: Float32Array } {
-  if ('columns' in part || 'width' in part) throw new Error('a part that is no rows');
+  if (!('stride' in part)) throw new Error('a part that is no rows');
   const { first, rows, stride, count } = part;
   const row = (i: number): number => first + Math.floor(i / rows) * stride + (i % rows);
   return {

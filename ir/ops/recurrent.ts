@@ -1,0 +1,163 @@
+/** Ops of recurrent layers: which token is before another on its path, and the states that tokens leave behind. */
+import { MAX_BACK, subtreeEnds, tokensBefore, type TokenPaths } from '../paths.js';
+import { SCAN_RULES, scanRows } from '../scan.js';
+import { type Dim, extentsOf, isFloat, isSymbol, type TensorType } from '../types.js';
+import {
+  type Attributes,
+  checkPositive,
+  elementCount,
+  indexAt,
+  op,
+  type TypedAttributes,
+  type TypedOperands,
+  TypeMismatch,
+} from './opDef.js';
+
+const when = (test: (attributes: Attributes) => boolean): { readonly when: typeof test } => ({ when: test });
+
+const PATH_OPERANDS = {
+  subtreeEnd: when(({ mask }) => mask === 'column'),
+  begin: when(({ mask }) => mask === 'path'),
+  position: when(({ mask }) => mask === 'path'),
+  key: when(({ mask }) => mask === 'path'),
+} as const;
+const PATH_ATTRIBUTES = { mask: ['column', 'path'], back: 'number' } as const;
+
+/** Which tokens come before others, by an op's operands. */
+export function pathsOf<V>(
+  operands: TypedOperands<typeof PATH_OPERANDS, V>,
+  { mask }: Pick<TypedAttributes<typeof PATH_ATTRIBUTES, object>, 'mask'>,
+): TokenPaths<V> {
+  const given = (name: keyof typeof PATH_OPERANDS): V => {
+    const value = operands[name];
+    if (value === undefined) throw new TypeMismatch(`token_before with mask '${mask}' needs ${name}`);
+    return value;
+  };
+  return mask === 'column'
+    ? { kind: mask, subtreeEnd: given('subtreeEnd') }
+    : { kind: mask, begin: given('begin'), position: given('position'), key: given('key') };
+}
+
+function rowVector(what: string, type: TensorType): Dim {
+  const [rows, ...more] = type.shape;
+  if (type.dtype !== 'i32' || rows === undefined || more.length > 0) throw new TypeMismatch(`${what} must be i32[T]`);
+  return rows;
+}
+
+/** The last two extents of [T, heads, width], which are fixed. */
+function headed(name: string, { shape }: TensorType, rows?: Dim): readonly [rows: Dim, heads: number, width: number] {
+  const [first, heads, width] = shape;
+  const isFixed = first !== undefined && heads !== undefined && width !== undefined && shape.length === 3;
+  if (!isFixed || isSymbol(heads) || isSymbol(width) || (rows !== undefined && first !== rows))
+    throw new TypeMismatch(`scan: ${name} is [${shape.join(', ')}], it must be [T, heads, width]`);
+  return [first, heads, width];
+}
+
+const perHead = (name: string, { dtype, shape }: TensorType, rows: Dim, heads: number): void => {
+  if (dtype !== 'f32' || shape.length !== 2 || shape[0] !== rows || shape[1] !== heads)
+    throw new TypeMismatch(`scan: ${name} must be f32[${String(rows)}, ${heads}]`);
+};
+
+export const RECURRENT = {
+  token_before: op({
+    summary:
+      "token_before(subtreeEnd[T]) {mask: 'column', back} or (begin[T], position[T], key[C]) {mask: 'path', back}: " +
+      'i32[T], the row of the token that is `back` before each on its path; its own row where there is none. ' +
+      'Tokens lie in depth-first order (ir/paths)',
+    fuse: 'opaque',
+    operands: PATH_OPERANDS,
+    attributes: PATH_ATTRIBUTES,
+    infer: (operands, attributes) => {
+      const { back } = attributes;
+      if (!Number.isInteger(back) || back < 0 || back > MAX_BACK)
+        throw new TypeMismatch(`token_before: ${back} is not a number of tokens from 0 to ${MAX_BACK}`);
+      const paths = pathsOf<TensorType>(operands, attributes);
+      const rows = rowVector('ends or positions', paths.kind === 'column' ? paths.subtreeEnd : paths.position);
+      if (paths.kind === 'path') {
+        rowVector('keys', paths.key);
+        if (rowVector('beginnings', paths.begin) !== rows) throw new TypeMismatch('begin and position differ in rows');
+      }
+      return { dtype: 'i32', shape: [rows] };
+    },
+    evaluate: (operands, attributes, shape) => {
+      const paths = pathsOf(operands, attributes);
+      const data =
+        paths.kind === 'column'
+          ? ({ kind: 'column', subtreeEnd: paths.subtreeEnd.data } as const)
+          : ({
+              kind: 'path',
+              begin: paths.begin.data,
+              position: paths.position.data,
+              key: paths.key.data,
+            } as const);
+      return { shape, data: tokensBefore(data, attributes.back) };
+    },
+  }),
+  subtree_end: op({
+    summary:
+      'subtree_end(position[T]): i32[T], the first row behind each that is not below it: of no larger position. ' +
+      'Tokens lie in depth-first order',
+    fuse: 'opaque',
+    operands: { position: 'one' },
+    infer: ({ position }) => ({ dtype: 'i32', shape: [rowVector('positions', position)] }),
+    evaluate: ({ position }, _, shape) => ({ shape, data: subtreeEnds(position.data) }),
+  }),
+  scan: op({
+    summary:
+      'scan(q[T, g, d], k[T, g, d], v[T, h, e], decay f32[T, h], beta f32[T, h], before[T], end[T], skip?[h]) {rule, ' +
+      'scale?, epsilon?}: f32[T, h, e], skip·v + Sᵀq of the state S[d, e] behind each token: that behind row ' +
+      "before[t] (zero where that is t) after S ← decay·S; then with rule 'add' S ← S + k·(beta·v)ᵀ, with 'delta' " +
+      'S ← S + k·(beta·(v − Sᵀk))ᵀ (arXiv:2412.06464, arXiv:2405.21060). Head h has q and k of head ⌊h·g/heads⌋. ' +
+      'With epsilon, q and k are ' +
+      'divided by √(Σx² + epsilon) first; q is multiplied by scale. end: where the rows below each end',
+    fuse: 'opaque',
+    operands: {
+      q: 'one',
+      k: 'one',
+      v: 'one',
+      decay: 'one',
+      beta: 'one',
+      before: 'one',
+      end: 'one',
+      skip: 'optional',
+    },
+    attributes: { rule: SCAN_RULES },
+    optional: { scale: 'number', epsilon: 'number' },
+    infer: ({ q, k, v, decay, beta, before, end, skip }, { scale, epsilon }) => {
+      checkPositive('scale', scale);
+      checkPositive('epsilon', epsilon);
+      const [rows, keyHeads, keyDim] = headed('q', q);
+      const [, sameHeads, sameDim] = headed('k', k, rows);
+      const [, heads, valueDim] = headed('v', v, rows);
+      if (sameHeads !== keyHeads || sameDim !== keyDim) throw new TypeMismatch('scan: q and k differ in shape');
+      if (heads % keyHeads !== 0)
+        throw new TypeMismatch(`scan: ${heads} heads cannot share ${keyHeads} heads of keys evenly`);
+      perHead('decay', decay, rows, heads);
+      perHead('beta', beta, rows, heads);
+      if (skip !== undefined && !(isFloat(skip.dtype) && skip.shape.join() === String(heads)))
+        throw new TypeMismatch(`scan: skip must have ${heads} numbers`);
+      if (rowVector('rows before', before) !== rows || rowVector('ends', end) !== rows)
+        throw new TypeMismatch('scan: rows before and ends are those of the tokens');
+      return { dtype: 'f32', shape: [rows, heads, valueDim] };
+    },
+    evaluate: ({ q, k, v, decay, beta, before, skip }, { rule, scale, epsilon }, shape) => {
+      const [rows, heads, valueDim] = extentsOf(shape, 3);
+      const [, keyHeads, keyDim] = extentsOf(q.shape, 3);
+      const data = new Float64Array(elementCount(shape));
+      const shared = { rule, keyDim, valueDim, heads, keyHeads, scale, epsilon };
+      scanRows(
+        { ...shared, q: q.data, k: k.data, v: v.data, decay: decay.data, beta: beta.data, skip: skip?.data },
+        rows,
+        {
+          before: (row) => indexAt(before, row, row + 1),
+          out: data,
+        },
+      );
+      return { shape, data };
+    },
+  }),
+};
+
+/** Ops of one kernel, which finds the tokens before others. */
+export const LINK_OPS = ['token_before', 'subtree_end'] as const;
+export type LinkOp = (typeof LINK_OPS)[number];
