@@ -37,7 +37,9 @@ const MINISTRAL_ROPE = {
   llama_4_scaling_beta: 0.1,
 };
 
-/** A file whose queries are scaled by β·ln(1 + ⌊position / original context⌋) more, with that context, where it is 1. */
+/**
+ * A file whose queries are scaled by β·ln(1 + ⌊position / original context⌋) more, with that context, where it is 1.
+ */
 function withinOriginalContext(read: ConfigReader): Json {
   const { json } = read;
   const given = json['rope_parameters'] ?? json['rope_scaling'];

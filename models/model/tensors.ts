@@ -120,7 +120,10 @@ export interface ExpectedTensor {
   readonly neutral?: number;
   /** What the graph reads of it under names of its own, where several matrices lie in one tensor. Default: all. */
   readonly parts?: readonly TensorPart[];
-  /** The vector that the graph reads, of which all numbers of this one are the elements from `first` on. Default: the tensor itself. */
+  /**
+   * The vector that the graph reads, of which all numbers of this one are the elements from `first` on. Default: the
+   * tensor itself.
+   */
   readonly partOf?: { readonly name: string; readonly first: number; readonly rows: number };
   /** A hint for checkpoints without this tensor, for the message. */
   readonly missingHint?: string;

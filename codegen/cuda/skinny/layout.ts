@@ -181,8 +181,8 @@ export function skinnyWgmmaProblem(
 }
 
 /**
- * The schedule with which a kernel with adapters shrinks its rows itself: with fewer stages where shared memory is full,
- * or where fewer blocks would share a multiprocessor than without. Undefined if there is no room in `room` bytes.
+ * The schedule with which a kernel with adapters shrinks its rows itself: with fewer stages where shared memory is
+ * full, or where fewer blocks would share a multiprocessor than without. Undefined if there is no room in `room` bytes.
  */
 export function withShrinkers(
   kernel: ContractionKernel,

@@ -46,8 +46,8 @@ export interface TypedInstance {
 }
 
 /**
- * A segment's functor with what rows of adapters add to it; itself where they add nothing. `shrinks`: the kernel shrinks
- * rows itself.
+ * A segment's functor with what rows of adapters add to it; itself where they add nothing. `shrinks`: the kernel
+ * shrinks rows itself.
  */
 export function adaptedSegment(
   kernel: ContractionKernel,

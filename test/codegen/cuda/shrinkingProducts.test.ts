@@ -1,6 +1,6 @@
 /**
- * Products of few rows that shrink the rows of their adapters themselves, over fibres: the bits of a shrink kernel and a
- * product, whatever slots rows have. The numbers are such that the order of sums decides these bits.
+ * Products of few rows that shrink the rows of their adapters themselves, over fibres: the bits of a shrink kernel and
+ * a product, whatever slots rows have. The numbers are such that the order of sums decides these bits.
  */
 import { describe, expect, it } from 'vitest';
 import { isLegalCuda } from '../../../codegen/cuda/index.js';
