@@ -86,7 +86,8 @@ function visitNames(kernel: Kernel, rename: (name: string) => string, scalar: (s
       const mask = renameMask(kernel.mask, rename);
       const slopes = kernel.slopes === undefined ? {} : { slopes: rename(kernel.slopes) };
       const queryRow = kernel.queryRow === undefined ? {} : { queryRow: rename(kernel.queryRow) };
-      return { ...renamed, ...scaled, mask, ...slopes, ...queryRow, out: rename(kernel.out) };
+      const sink = defined({ sink: kernel.sink === undefined ? undefined : rename(kernel.sink) });
+      return { ...renamed, ...scaled, mask, ...slopes, ...sink, ...queryRow, out: rename(kernel.out) };
     }
     case 'logprob':
       return {
@@ -155,6 +156,7 @@ function visitNames(kernel: Kernel, rename: (name: string) => string, scalar: (s
         order: rename(kernel.order),
         places: kernel.places.map(rename),
         starts: rename(kernel.starts),
+        ...defined({ owners: kernel.owners === undefined ? undefined : rename(kernel.owners) }),
       };
     case 'shrink':
       return {

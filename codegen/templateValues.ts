@@ -37,6 +37,8 @@ export function sortByExpertValues(kernel: SortByExpertKernel, operands: KernelO
     order: operands.get(kernel.order).index,
     starts: operands.get(kernel.starts).index,
     places: kernel.places.map((name, slot) => ({ slot, buffer: operands.get(name).index })),
+    hasOwners: kernel.owners !== undefined,
+    owners: kernel.owners === undefined ? undefined : operands.get(kernel.owners).index,
   };
 }
 

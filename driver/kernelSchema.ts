@@ -166,6 +166,7 @@ export const kernel = z.discriminatedUnion('anchor', [
       }),
       z.strictObject({ kind: z.literal('bias'), buffer: identifier }),
     ]),
+    sink: identifier.exactOptional(),
     queryRow: identifier.optional(),
   }),
   z.strictObject({
@@ -231,6 +232,7 @@ export const kernel = z.discriminatedUnion('anchor', [
     order: identifier,
     places: z.array(identifier).max(MAX_CHOSEN),
     starts: identifier,
+    owners: identifier.exactOptional(),
   }),
   z.strictObject({
     ...head,

@@ -38,7 +38,7 @@ function assembledValues({ shape, format, tiles }: SourceOfKind<'assembled'>): F
     for (let line = 0; line < lines; line++)
       for (let i = 0; i < length; i++) {
         const [row, column] = tile.isTransposed ? [i, line] : [line, i];
-        values[(tile.row + row) * columns + tile.column + column] = stored[line * tile.stride + i]!;
+        values[(tile.row + row) * columns + tile.column + column] = stored[line * tile.stride + i * (tile.step ?? 1)]!;
       }
   }
   return values;

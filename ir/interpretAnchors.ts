@@ -123,17 +123,20 @@ export function attention(memory: KernelMemory, kernel: AttentionKernel): void {
   const tokens = k.rows;
   const v = memory.read(kernel.v);
   const [kScale, vScale] = scaleBuffers(kernel).map((name) => memory.read(name));
+  const sink = kernel.sink === undefined ? undefined : memory.read(kernel.sink);
   const out = memory.write(kernel.out);
   const visible = visibleKeys(memory, mask, tokens);
   const slopes = kernel.slopes === undefined ? undefined : memory.read(kernel.slopes);
   for (let row = 0; row < rows; row++) {
     const query = kernel.queryRow === undefined ? row : memory.index(kernel.queryRow, row, q.rows);
     const keys = visible(query);
-    if (keys.length === 0) throw new Error(`query ${query} sees no key, so its softmax has no value.`);
+    if (keys.length === 0 && sink === undefined)
+      throw new Error(`query ${query} sees no key, so its softmax has no value.`);
     const scores = new Float64Array(keys.length);
     for (let h = 0; h < heads; h++) {
       const kv = Math.floor((h * kvHeads) / heads);
-      let max = -Infinity;
+      const own = sink?.data[h] ?? -Infinity;
+      let max = own;
       const slope = slopes?.data[h] ?? 0;
       keys.forEach(({ row: key, bias, distance = 0 }, i) => {
         const product =
@@ -142,7 +145,7 @@ export function attention(memory: KernelMemory, kernel: AttentionKernel): void {
         scores[i] = softCap(scaled, kernel.cap) + slope * distance + bias;
         max = Math.max(max, scores[i]!);
       });
-      let sum = 0;
+      let sum = sink === undefined ? 0 : Math.exp(own - max);
       for (let i = 0; i < keys.length; i++) sum += scores[i] = Math.exp(scores[i]! - max);
       keys.forEach(({ row: key }, at) => {
         const p = scores[at]! / sum;
@@ -367,6 +370,7 @@ export function sortByExpert(memory: KernelMemory, kernel: SortByExpertKernel): 
       throw new Error(`${kernel.experts} holds ${expert}, which is not an expert below ${kernel.count}.`);
     for (let after = expert + 1; after <= kernel.count; after++) starts.data[after]!++;
   }
+  if (kernel.owners !== undefined) memory.write(kernel.owners).data.set(Float64Array.from(experts.data).sort());
 }
 
 /** The expert of each row. */

@@ -253,7 +253,8 @@ export function mostSeen(mask: Mask): number | undefined {
  * With a cap, s is cap·tanh(s / cap). With slopes, slopes[h] times the position of the key minus that of the query is
  * added to s behind that (ALiBi). Queries are rows of `q`, read through `queryRow` if there is one. The row is also
  * the query's position in token order. With scales, keys and values are codes: row k of head h' is to be multiplied by
- * scales.k[k, h'] and scales.v[k, h'].
+ * scales.k[k, h'] and scales.v[k, h']. With a sink, the softmax has one more score, sink[h], and no value for it: a query
+ * that sees no key has zeros.
  */
 export interface AttentionKernel extends KernelBase {
   readonly anchor: 'attention';
@@ -271,6 +272,8 @@ export interface AttentionKernel extends KernelBase {
   /** f32[heads]; masks are paths or trees with positions. */
   readonly slopes?: string;
   readonly mask: Mask;
+  /** Floats [heads], a weight. */
+  readonly sink?: string;
   /** i32[rows]: the row of each query among the keys. Absent if every key's row is a query. */
   readonly queryRow?: string;
 }
@@ -317,6 +320,8 @@ export interface SortByExpertKernel extends KernelBase {
   readonly places: readonly string[];
   /** i32[count + 1]: where the pairs of each expert begin, and their number. */
   readonly starts: string;
+  /** i32[rows × chosen]: the expert of each pair. Default: nobody reads it. */
+  readonly owners?: string;
 }
 
 export type LinksKernel = KernelBase & LinksParts & { readonly anchor: 'links' };

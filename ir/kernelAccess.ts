@@ -82,6 +82,7 @@ export const kernelReads: (kernel: Kernel) => ReadonlySet<string> = oncePer((ker
       for (const name of [kernel.q, kernel.k, kernel.v, ...scaleBuffers(kernel)]) reads.add(name);
       for (const name of maskBuffers(kernel.mask)) reads.add(name);
       if (kernel.slopes !== undefined) reads.add(kernel.slopes);
+      if (kernel.sink !== undefined) reads.add(kernel.sink);
       if (kernel.queryRow !== undefined) reads.add(kernel.queryRow);
       break;
     case 'logprob':
@@ -160,7 +161,12 @@ export const kernelWrites: (kernel: Kernel) => ReadonlySet<string> = oncePer((ke
     case 'route':
       return new Set([kernel.experts, ...kernel.weights]);
     case 'sortByExpert':
-      return new Set([kernel.order, ...kernel.places, kernel.starts]);
+      return new Set([
+        kernel.order,
+        ...kernel.places,
+        kernel.starts,
+        ...(kernel.owners === undefined ? [] : [kernel.owners]),
+      ]);
     case 'shrink':
     case 'scan':
       return new Set([kernel.out]);

@@ -72,16 +72,17 @@ export function printKernel(kernel: Kernel): string {
         ...(kernel.finish ?? []).map((output) => `    ${printOutput(output)}`),
       ].join('\n');
     case 'attention': {
-      const { q, out, mask, scale, cap, heads, kvHeads, headDim, queryRow, scales, slopes } = kernel;
+      const { q, out, mask, scale, cap, heads, kvHeads, headDim, queryRow, scales, slopes, sink } = kernel;
       const [k, v] =
         scales === undefined ? [kernel.k, kernel.v] : [`${kernel.k}·${scales.k}`, `${kernel.v}·${scales.v}`];
       const bias =
         mask.kind === 'bias' ? mask.buffer : `${mask.kind} ${maskBuffers(mask).join(' ')}${printReach(mask)}`;
       const slope = slopes === undefined ? '' : ` + ${slopes}·distance`;
+      const sinks = sink === undefined ? '' : `, sinks ${sink}`;
       const queries = queryRow === undefined ? '' : `, queries ${queryRow}`;
       return (
         `${head}, ${out} = softmax(${printCapped(`${scale}·${q}·${k}`, cap)}${slope} + ${bias})·${v}, ` +
-        `${heads}/${kvHeads} heads of ${headDim}${queries}`
+        `${heads}/${kvHeads} heads of ${headDim}${sinks}${queries}`
       );
     }
     case 'logprob': {
@@ -115,8 +116,9 @@ export function printKernel(kernel: Kernel): string {
       ].join('');
     }
     case 'sortByExpert': {
-      const { order, places, starts, experts } = kernel;
-      return `${head}, ${order}, ${places.join(', ')}, ${starts} = the order of ${experts}`;
+      const { order, places, starts, owners, experts } = kernel;
+      const written = [order, ...places, starts, ...(owners === undefined ? [] : [owners])];
+      return `${head}, ${written.join(', ')} = the order of ${experts}`;
     }
     case 'shrink': {
       const { out, a, k, weight, scale, parts } = kernel;

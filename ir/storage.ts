@@ -276,4 +276,6 @@ export interface FileTile {
   readonly isTransposed: boolean;
   /** Elements from the beginning of a stored line to that of the next. */
   readonly stride: number;
+  /** Elements from one of a line to the next. Default: 1. */
+  readonly step?: number;
 }

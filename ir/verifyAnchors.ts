@@ -102,6 +102,11 @@ export function verifyAttention(kernel: AttentionKernel, check: KernelCheck): vo
   for (const name of scaleBuffers(kernel)) check.is(check.read(name), ['f32'], keys, kvHeads, 'scales');
   verifyMask(mask, queries, keys, kernel.slopes !== undefined, check);
   if (kernel.slopes !== undefined) check.is(check.read(kernel.slopes), ['f32'], heads, 1, 'slopes of heads');
+  if (kernel.sink !== undefined) {
+    const sink = check.read(kernel.sink);
+    if (sink.space !== 'weight') check.fail(`'${sink.name}' is an ${sink.space}: sinks are weights.`);
+    check.is(sink, float, heads, 1, 'sinks');
+  }
   if (kernel.queryRow !== undefined) check.is(check.read(kernel.queryRow), ['i32'], kernel.rows, 1, 'rows of queries');
   if (kernel.queryRow === undefined && kernel.rows !== queries)
     check.fail(`its rows are ${kernel.rows}, those of its queries ${queries}: it needs a queryRow.`);
@@ -282,6 +287,8 @@ export function verifySortByExpert(kernel: SortByExpertKernel, check: KernelChec
   if (kernel.places.length !== chosen) check.fail(`${kernel.places.length} places for ${chosen} experts of a row.`);
   for (const name of kernel.places) check.is(check.write(name), ['i32'], rows, 1, 'places of pairs');
   check.is(check.write(kernel.starts), ['i32'], count + 1, 1, 'where the rows of experts begin');
+  if (kernel.owners !== undefined)
+    check.is(check.write(kernel.owners), ['i32'], productName(rows, chosen), 1, 'experts of pairs');
 }
 
 // Verifier of weights as kernels read them, and the rules of names and extents that all declarations share.

@@ -196,8 +196,9 @@ function expertIndices({ kernels }: KernelModule): readonly (readonly [string, R
         fail(`'${kernel.experts.starts}' does not say where the rows of ${kernel.experts.count} experts begin.`);
     }
   }
-  return [...arranged.values()].flatMap(({ order, places, rows, chosen }) => [
+  return [...arranged.values()].flatMap(({ order, places, owners, rows, chosen, count }) => [
     [order, { kind: 'row', of: rows }] as const,
+    ...(owners === undefined ? [] : [[owners, { kind: 'token', vocab: count }] as const]),
     ...places.map((place) => [place, { kind: 'row', of: productName(rows, chosen) }] as const),
   ]);
 }

@@ -76,6 +76,7 @@ class Fuser extends GroupRules {
       case 'expert_weight':
         return this.placeBeside('route', node, node.operands.logits);
       case 'expert_rows':
+      case 'expert_owners':
       case 'expert_place':
         return this.placeBeside('sortByExpert', node, node.operands.experts);
       case 'token_before':

@@ -33,7 +33,7 @@ export function lowerAttention(
   const [result, ...more] = stored;
   if (result === undefined || more.length > 0)
     throw new CompileError(`${head.path}: attention must have exactly one stored result`);
-  const { q, k, v, queryRow, slopes } = node.operands;
+  const { q, k, v, sink, queryRow, slopes } = node.operands;
   if (slopes !== undefined && node.attributes.mask === 'bias')
     throw new CompileError(`${head.path}: slopes of heads want a mask that is proved to be a tree or a path`);
   const buffer = (operand: Value): string => lowering.bufferBehind(operand);
@@ -50,6 +50,7 @@ export function lowerAttention(
     out: lowering.buffers.of(result),
     ...defined({ slopes: slopes && buffer(slopes) }),
     mask: lowerMask(node, buffer),
+    ...defined({ sink: sink && buffer(sink) }),
     ...defined({ queryRow: queryRow && buffer(queryRow) }),
   };
 }
@@ -276,6 +277,7 @@ export function lowerSortByExpert(
   const { experts } = order.operands;
   const chosen = lastExtent(experts);
   const count = order.attributes.experts;
+  const owners = anchors.find((node) => isOp(node, 'expert_owners'));
   return {
     ...head,
     anchor: 'sortByExpert',
@@ -286,5 +288,6 @@ export function lowerSortByExpert(
     order: buffers.of(order.result),
     places: bySlot(anchors, 'expert_place', chosen, head).map(({ result }) => buffers.of(result)),
     starts: lowering.startsOf(experts, count),
+    ...defined({ owners: owners && buffers.of(owners.result) }),
   };
 }

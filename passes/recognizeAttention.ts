@@ -1,5 +1,6 @@
 import { rewrite, type Graph, type Value } from '../ir/graph/graph.js';
 import { sameShape } from '../ir/types.js';
+import { defined } from '../system/defined.js';
 import { Matcher } from './match.js';
 
 /** The parts of softmax(cap(q·kᵀ·scale) + slopes·distance + bias)·v; q, k and v are [T, heads, d]. */
@@ -12,6 +13,8 @@ interface AttentionParts {
   /** Scores s become cap·tanh(s / cap). */
   readonly cap: number | undefined;
   readonly alibi: Alibi | undefined;
+  /** [heads]: a logit of each head, which has no value. */
+  readonly sink: Value | undefined;
 }
 
 /** What ALiBi adds to scores: f32[heads] times i32[T, C], how many positions a key is further on than a query. */
@@ -24,7 +27,8 @@ interface Alibi {
  * Finds softmax(q·kᵀ·scale + bias)·v in primitive ops and makes it one `attention` node, with its bias as operand. Key
  * heads that were repeated for groups of query heads (GQA) are read without the repetition. Scores may have a cap,
  * cap·tanh(s / cap). What is added to them may be a slope of each head times the distance of positions, beside the
- * bias.
+ * bias. The softmax may have one more logit for each head, a sink: exp(s − m) / (Σ exp(s − m) + exp(sink − m)) with
+ * m = max(max s, sink).
  */
 export function recognizeAttention(graph: Graph): Graph {
   const m = new Matcher(graph);
@@ -34,12 +38,19 @@ export function recognizeAttention(graph: Graph): Graph {
     if (parts === undefined) return undefined;
     const { scale, cap, alibi } = parts;
     const { map } = rewriter;
+    const sink = parts.sink && map(parts.sink);
     const operands = { q: map(parts.q), k: map(parts.k), v: map(parts.v), bias: map(parts.bias) };
     const sloped = alibi && { slopes: map(alibi.slopes), distance: map(alibi.distance) };
     const byToken = rewriter.add(
       'attention',
-      { ...operands, ...sloped },
-      { scale, mask: 'bias', cap, ...(alibi === undefined ? {} : { sloped: true }) },
+      { ...operands, ...sloped, ...defined({ sink }) },
+      {
+        scale,
+        mask: 'bias',
+        cap,
+        ...(alibi === undefined ? {} : { sloped: true }),
+        ...(sink === undefined ? {} : { sinks: true }),
+      },
       'attended',
     );
     return rewriter.add('transpose', { x: byToken }, { order: [1, 0, 2] }, node.result.name);
@@ -47,9 +58,11 @@ export function recognizeAttention(graph: Graph): Graph {
 }
 
 function matchAttention(m: Matcher, probabilities: Value, values: Value): AttentionParts | undefined {
-  const scores = m.softmax(probabilities);
+  const plain = m.softmax(probabilities);
+  const { scores, sink } = plain === undefined ? (withSink(m, probabilities) ?? {}) : { scores: plain };
   const v = fromHeads(m, values);
   if (scores === undefined || v === undefined) return undefined;
+  if (sink !== undefined && sink.type.shape[0] !== scores.type.shape[0]) return undefined;
   for (const [sum, bias] of m.pairs(scores, 'add')) {
     const { product, alibi } = withoutAlibi(m, sum);
     for (const { matrix, scale, cap } of cappedScores(m, product)) {
@@ -62,7 +75,7 @@ function matchAttention(m: Matcher, probabilities: Value, values: Value): Attent
       const isFitting =
         alibi === undefined ||
         (sameShape(alibi.distance.type.shape, scored) && sameShape(alibi.slopes.type.shape, q.type.shape.slice(1, 2)));
-      if (isFitting) return { q, k, v, bias, scale, cap, alibi };
+      if (isFitting) return { q, k, v, bias, scale, cap, alibi, sink };
     }
   }
   return undefined;
@@ -79,6 +92,26 @@ function withoutAlibi(m: Matcher, v: Value): { readonly product: Value; readonly
     }
   }
   return { product: v, alibi: undefined };
+}
+
+/** The scores [h, Q, K] and the sinks [h] of exp(s − m) / (Σ exp(s − m) + exp(sink − m)), m = max(max s, sink). */
+function withSink(m: Matcher, v: Value): { readonly scores: Value; readonly sink: Value } | undefined {
+  const division = m.node(v, 'div')?.operands;
+  const shifted = m.node(m.through(division?.a, 'exp'), 'sub')?.operands;
+  if (division === undefined || shifted === undefined) return undefined;
+  for (const [sum, rest] of m.pairs(division.b, 'add')) {
+    if (m.through(sum, 'sum') !== division.a) continue;
+    const own = m.node(m.through(rest, 'exp'), 'sub')?.operands;
+    if (own?.b !== shifted.b) continue;
+    const isTop = m.pairs(shifted.b, 'max').some(([a, b]) => m.through(a, 'reduce_max') === shifted.a && b === own.a);
+    const [heads, one, other] = own.a.type.shape;
+    const wide = m.through(own.a, 'reshape');
+    // Kernels widen sinks as they read them.
+    const sink = m.through(wide, 'cast') ?? wide;
+    if (!isTop || one !== 1 || other !== 1 || sink?.type.shape.length !== 1 || sink.type.shape[0] !== heads) continue;
+    return { scores: shifted.a, sink };
+  }
+  return undefined;
 }
 
 /** Ways to read `v` as cap·tanh(matrix·scale / cap), or as matrix·scale without a cap. */

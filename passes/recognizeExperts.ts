@@ -13,6 +13,7 @@ import { OPS } from '../ir/ops/index.js';
 import { isSymbol } from '../ir/types.js';
 import { at } from '../system/at.js';
 import { defined } from '../system/defined.js';
+import { eliminateDeadCode } from './eliminateDeadCode.js';
 import { Matcher } from './match.js';
 
 /**
@@ -20,26 +21,38 @@ import { Matcher } from './match.js';
  * matrices of its own k experts only. Rows of x are gathered in order of experts, two products per expert follow, and
  * the results are added up in the order of their weights: nothing of a row depends on the other rows.
  * In primitive ops it is ((f(x·Gᵀ) ∘ x·Uᵀ) ∘ w)·Dᵀ, where G, U and D have the matrices of all experts one behind
- * another.
+ * another. Products may have biases, tables [experts, columns]: those of x·Gᵀ and x·Uᵀ are added as one vector, and those
+ * of the last product as w·table.
  */
 export function recognizeExperts(graph: Graph): Graph {
   const search = new MixtureSearch(graph);
   const products = new Set<string>();
+  const biased = search.biased(graph);
+  const within = new Set<Node>([...biased.values()].map(({ product }) => product));
   const next = rewrite(graph, (node, rewriter) => {
-    const parts = node.op === 'linear' ? search.match(node) : undefined;
+    const isAlone = node.op === 'linear' && !within.has(node);
+    const parts = biased.get(node)?.mixture ?? (isAlone ? search.match(node) : undefined);
     if (parts?.routing === undefined) return undefined;
     const [rows] = parts.x.type.shape;
     if (rows === undefined || !isSymbol(rows)) return undefined;
     products.add(productName(rows, parts.routing.chosen));
-    return build(parts, parts.routing, node, rewriter);
+    return build(parts, parts.routing, node, search, rewriter);
   });
+  // Products whose biases are added elsewhere are left without a reader.
+  const kept = biased.size === 0 ? next : eliminateDeadCode(next);
   const missing = [...products].filter((name) => graph.extents.every((extent) => extent.name !== name));
   return missing.length === 0
-    ? next
-    : { ...next, extents: [...graph.extents, ...missing.map((name) => ({ name, counts: 'pairs' }))] };
+    ? kept
+    : { ...kept, extents: [...graph.extents, ...missing.map((name) => ({ name, counts: 'pairs' }))] };
 }
 
-function build({ x, inner, experts, down }: Mixture, routing: Routing, node: Node, rewriter: Rewriter): Value {
+function build(
+  { x, inner, experts, down, downBias }: Mixture,
+  routing: Routing,
+  node: Node,
+  search: MixtureSearch,
+  rewriter: Rewriter,
+): Value {
   const path = node.path.replace(/\.down$/, '');
   const { chosen: k, groups } = routing;
   const logits = rewriter.map(routing.logits);
@@ -58,13 +71,21 @@ function build({ x, inner, experts, down }: Mixture, routing: Routing, node: Nod
     order: rewriter.add('expert_rows', { experts: chosen }, { experts }, 'expert_rows'),
     places: slots.map((slot) => rewriter.add('expert_place', { experts: chosen }, { slot }, 'place')),
   }));
+  const isBiased = downBias !== undefined || search.hasBiases(inner);
+  const owners = isBiased
+    ? rewriter.add('expert_owners', { experts: chosen }, {}, 'expert_owners', `${path}.sortByExpert`)
+    : undefined;
   const rows = { x: rewriter.map(x), index: order };
   const gathered = rewriter.add('gather_rows', rows, {}, `${x.name}_by_expert`, `${path}.gather`);
-  const grouped = copyOf(inner, gathered, chosen, experts, rewriter);
+  const grouped = copyOf(inner, { gathered, chosen, owners, experts }, search, rewriter);
   return rewriter.scope(path, () => {
     const matrices = rewriter.add('concat', { matrices: down.map(rewriter.map) }, { axis: 0 }, 'down_of_each');
     const product = { x: grouped, w: matrices, experts: chosen };
-    const results = rewriter.add('expert_linear', product, { experts }, node.result.name, node.path);
+    const products = rewriter.add('expert_linear', product, { experts }, node.result.name, node.path);
+    const results =
+      downBias === undefined
+        ? products
+        : rewriter.add('add', { a: products, b: ownBias(downBias, owners!, rewriter) }, {}, 'down_biased', node.path);
     const parts = places.map((place, slot) => {
       const part = rewriter.add('gather_rows', { x: results, index: place }, {}, 'part');
       return rewriter.add('mul', { a: part, b: at(weights, slot) }, {}, 'weighted_part');
@@ -73,12 +94,40 @@ function build({ x, inner, experts, down }: Mixture, routing: Routing, node: Nod
   });
 }
 
+/** Rows by pair, their experts, and how many experts there are. `owners`: the expert of each pair, where one is asked. */
+interface Pairs {
+  readonly gathered: Value;
+  readonly chosen: Value;
+  readonly owners: Value | undefined;
+  readonly experts: number;
+}
+
+/** The biases of a pair's expert, f32[pairs, columns]. Tables are read as they are stored, and widened then. */
+function ownBias(table: Value, owners: Value, rewriter: Rewriter): Value {
+  const rows = rewriter.map(table);
+  const cast = rewriter.definition(rows);
+  const stored = cast?.op === 'cast' ? cast.operands.x : rows;
+  const own = rewriter.add('gather_rows', { x: stored, index: owners }, {}, 'bias_of_pair');
+  return own.type.dtype === 'f32' ? own : rewriter.add('cast', { x: own }, { dtype: 'f32' }, `${own.name}_f32`);
+}
+
 /** `inner` over rows in order of experts, each multiplied by the matrices of its own expert. */
-function copyOf(inner: Value, gathered: Value, chosen: Value, experts: number, rewriter: Rewriter): Value {
+function copyOf(
+  inner: Value,
+  { gathered, chosen, owners, experts }: Pairs,
+  search: MixtureSearch,
+  rewriter: Rewriter,
+): Value {
   const known = new Map<Value, Value>();
   const copy = (v: Value): Value => {
     const done = known.get(v);
     if (done !== undefined) return done;
+    const bias = search.biasTable(v, experts);
+    if (bias !== undefined) {
+      const own = ownBias(bias, owners!, rewriter);
+      known.set(v, own);
+      return own;
+    }
     const now = rewriter.map(v);
     const node = rewriter.definition(now);
     const made =
@@ -123,6 +172,8 @@ export interface Mixture {
   readonly experts: number;
   /** The matrices of the second products, by expert. */
   readonly down: readonly Value[];
+  /** [experts, columns]: biases of the second products. */
+  readonly downBias?: Value;
 }
 
 export class MixtureSearch {
@@ -154,6 +205,37 @@ export class MixtureSearch {
     return undefined;
   }
 
+  /** Mixtures whose second products have biases, by the node that adds them, and those products. */
+  biased(graph: Graph): ReadonlyMap<Node, { readonly mixture: Mixture; readonly product: Node }> {
+    const found = new Map<Node, { readonly mixture: Mixture; readonly product: Node }>();
+    for (const node of graph.nodes) {
+      if (node.op !== 'add') continue;
+      for (const [sum, rest] of this.m.pairs(node.result, 'add')) {
+        const product = this.m.node(sum, 'linear');
+        const { x: weights, w } = this.m.node(rest, 'linear')?.operands ?? {};
+        const table = this.m.transposed(w, [1, 0]);
+        const mixture = product === undefined || table === undefined ? undefined : this.match(product);
+        const isTable = table?.type.shape.length === 2 && table.type.shape[0] === mixture?.experts;
+        if (product !== undefined && mixture !== undefined && weights === mixture.weights && isTable)
+          found.set(node, { mixture: { ...mixture, downBias: table }, product });
+      }
+    }
+    return found;
+  }
+
+  /** The table [experts, columns] whose rows are one behind another in the vector `v`. */
+  biasTable(v: Value, experts: number): Value | undefined {
+    const table = v.type.shape.length === 1 ? this.m.through(v, 'reshape') : undefined;
+    return table?.type.shape.length === 2 && table.type.shape[0] === experts ? table : undefined;
+  }
+
+  /** Whether biases are added to the products in `v`. */
+  hasBiases(v: Value): boolean {
+    const node = this.defs.get(v);
+    if (v.type.shape.length === 1 && this.m.through(v, 'reshape') !== undefined) return true;
+    return node !== undefined && node.op !== 'linear' && node.inputs.some((operand) => this.hasBiases(operand));
+  }
+
   /** The matrices of one shape that `v` has one behind another along `axis`. */
   private concat(v: Value | undefined, axis: 0 | 1): readonly Value[] | undefined {
     const node = this.m.node(v, 'concat');
@@ -173,6 +255,7 @@ export class MixtureSearch {
   private isOfProducts(v: Value, experts: number, lefts: Set<Value>): boolean {
     const node = this.defs.get(v);
     if (v.type.shape.length === 0 && this.m.literal(v) !== undefined) return true;
+    if (this.biasTable(v, experts) !== undefined) return true;
     if (node?.op === 'linear') {
       lefts.add(node.operands.x);
       return this.concat(node.operands.w, 0)?.length === experts;

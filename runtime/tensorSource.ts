@@ -74,8 +74,14 @@ export const linesOf = ({
 
 /** Elements from the first of a tile to its last, as they are stored. */
 export function tileSpan(tile: FileTile): number {
-  const { lines, length } = linesOf(tile);
-  return (lines - 1) * tile.stride + length;
+  const { lines } = linesOf(tile);
+  return (lines - 1) * tile.stride + lineSpan(tile);
+}
+
+/** Elements from the first of a stored line to its last. */
+export function lineSpan(tile: FileTile): number {
+  const { length } = linesOf(tile);
+  return (length - 1) * (tile.step ?? 1) + 1;
 }
 
 type FileSource = Extract<TensorSource, { kind: 'file' }>;
@@ -138,7 +144,9 @@ function isCovered(tiles: readonly FileTile[], rows: number, k: number): boolean
     isInside(tile.column, tile.columns, k) &&
     Number.isSafeInteger(tile.offset) &&
     tile.offset >= 0 &&
-    tile.stride >= linesOf(tile).length;
+    Number.isSafeInteger(tile.step ?? 1) &&
+    (tile.step ?? 1) >= 1 &&
+    tile.stride >= lineSpan(tile);
   return tiles.every(isSound) && tiles.reduce((sum, tile) => sum + tile.rows * tile.columns, 0) === rows * k;
 }
 

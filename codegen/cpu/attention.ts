@@ -110,6 +110,7 @@ export function emitAttention(
   }));
   const slopes = kernel.slopes === undefined ? undefined : operands.get(kernel.slopes);
   const [kScale, vScale] = scaleBuffers(kernel).map((name) => operands.get(name));
+  const sink = kernel.sink === undefined ? undefined : operands.get(kernel.sink);
   const valueOf = (width: number): string | undefined => values.find(({ nr }) => nr === width)?.helper.name;
   const config = {
     rows: operands.extentIndex(kernel.rows),
@@ -152,6 +153,9 @@ export function emitAttention(
     hasSlopes: slopes === undefined ? undefined : true,
     slopes: slopes?.index,
     slopesStride: slopes?.stride,
+    hasSink: sink !== undefined,
+    sink: sink?.index,
+    sinkType: sink && elementType(sink),
     scoreRows: tiles.scoreRows,
     scoreColumns,
     valueRows: tiles.valueRows,

@@ -89,13 +89,19 @@ export function emitArrange(
   { threads }: CudaLoopSchedule,
   symbol: string,
 ): EmittedCuda {
-  const { count, chosen, experts, order, starts, places } = kernel;
-  const buffers = buffersText('SortBuffers<config>', operands, { experts, order, starts, places });
+  const { count, chosen, experts, order, starts, places, owners } = kernel;
+  const buffers = buffersText('SortBuffers<config>', operands, { experts, order, starts, places, owners });
   const source = unitOf(kernel, operands, {
     header: 'experts/sort.cuh',
     config: {
       type: 'SortConfig',
-      fields: { count, chosen, expertsStride: operands.get(experts).stride, threads },
+      fields: {
+        count,
+        chosen,
+        expertsStride: operands.get(experts).stride,
+        ...(owners === undefined ? {} : { hasOwners: true }),
+        threads,
+      },
     },
     call: `sort_by_expert<config>(${kernel.rows}, ${buffers});`,
     symbol,

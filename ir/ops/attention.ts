@@ -1,7 +1,7 @@
 /** softmax(cap(scale·q·kᵀ) + slopes + mask)·v as one op. */
 import { softCap } from '../evaluateScalar.js';
 import { firstSeen, type Reach } from '../reach.js';
-import { type Dim, extentsOf, type TensorType } from '../types.js';
+import { type Dim, extentsOf, isFloat, type TensorType } from '../types.js';
 import {
   type Attributes,
   checkPositive,
@@ -15,7 +15,14 @@ import {
 } from './opDef.js';
 
 const ATTRIBUTES = { scale: 'number', mask: ['column', 'path', 'bias'] } as const;
-const OPTIONAL = { cap: 'number', window: 'number', chunk: 'number', scaled: 'boolean', sloped: 'boolean' } as const;
+const OPTIONAL = {
+  cap: 'number',
+  window: 'number',
+  chunk: 'number',
+  scaled: 'boolean',
+  sloped: 'boolean',
+  sinks: 'boolean',
+} as const;
 
 /** Whether it matters to trees at which positions keys are. */
 const asksPosition = ({ window, chunk, sloped }: Attributes): boolean =>
@@ -42,6 +49,8 @@ const OPERANDS = {
   slopes: when(({ sloped }) => sloped === true),
   /** How many positions each key is further on than each query. */
   distance: when(({ mask, sloped }) => mask === 'bias' && sloped === true),
+  /** A logit of each head, which has no value. */
+  sink: when(({ sinks }) => sinks === true),
   queryRow: 'optional',
 } as const;
 
@@ -104,6 +113,13 @@ const isVector = ({ dtype, shape }: TensorType, rows: Dim | undefined): boolean 
 function checkScale({ dtype, shape }: TensorType, rows: Dim, heads: Dim): void {
   if (dtype !== 'f32' || shape.length !== 2 || shape[0] !== rows || shape[1] !== heads)
     throw new TypeMismatch(`scales of keys and values must be f32[${String(rows)}, ${String(heads)}]`);
+}
+
+function checkSink(sink: TensorType | undefined, heads: Dim): void {
+  if (sink === undefined) return;
+  const { dtype, shape } = sink;
+  if (!isFloat(dtype) || shape.length !== 1 || shape[0] !== heads)
+    throw new TypeMismatch(`sinks must be floats [${String(heads)}], one for each head`);
 }
 
 /** Whether the operands of a mask have the right types, with these rows of queries and keys. */
@@ -171,16 +187,17 @@ function keysOf(
 
 export const attention = op({
   summary:
-    'attention(q[Q, h, d], k[T, g, d], v[T, g, d], kScale?, vScale?, mask…, slopes?, distance?, queryRow?) ' +
-    '{scale, mask, cap?, window?, chunk?, scaled?, sloped?}: softmax(s + mask)·v, where s = scale·q·kᵀ or ' +
-    'cap·tanh(scale·q·kᵀ / cap); ' +
+    'attention(q[Q, h, d], k[T, g, d], v[T, g, d], kScale?, vScale?, mask…, slopes?, distance?, sink?, queryRow?) ' +
+    '{scale, mask, cap?, window?, chunk?, scaled?, sloped?, sinks?}: softmax(s + mask)·v, where s = scale·q·kᵀ ' +
+    'or cap·tanh(scale·q·kᵀ / cap); ' +
     "mask 'bias': f32[Q, T] bias added; 'column': i32[T] subtreeEnd, key k visible to query q when k <= q < " +
     "subtreeEnd[k]; 'path': i32[Q] begin, i32[Q] position, i32[C] key, query q sees rows key[begin[q] + i] for i " +
     'from 0 to position[q]. With a window, a query sees the last keys of its path, so many by position; a column ' +
     'mask then has i32[T] position after subtreeEnd. With chunks it sees those keys of its path whose position ' +
     'divided by the chunk gives the same whole number as its own. If sloped, f32[h] slopes times how many positions a key is ' +
     "further on than the query are added to s; a mask 'bias' then has i32[Q, T] distance. If scaled, row t of head g " +
-    'of k and v is to be multiplied by f32[T, g] kScale and vScale',
+    'of k and v is to be multiplied by f32[T, g] kScale and vScale. With sinks, sink[h] is one more logit of ' +
+    'head h, without a value',
   fuse: 'opaque',
   operands: OPERANDS,
   attributes: ATTRIBUTES,
@@ -202,6 +219,7 @@ export const attention = op({
     const scales = scalesOf(operands);
     if (scales !== undefined) for (const scale of [scales.k, scales.v]) checkScale(scale, keys, kvHeads);
     checkSlopes(operands, heads, queries, keys);
+    checkSink(operands.sink, heads);
     if (!isMaskTyped(mask, queries, keys))
       throw new TypeMismatch(`an operand of mask '${mask.kind}' has the wrong type`);
     if (queryRow === undefined) return { dtype: 'f32', shape: [queries, heads, valueWidth] };
@@ -209,7 +227,7 @@ export const attention = op({
     return { dtype: 'f32', shape: [...queryRow.shape, heads, valueWidth] };
   },
   evaluate: (operands, attributes, shape) => {
-    const { q, k, v, queryRow, slopes, distance } = operands;
+    const { q, k, v, sink, queryRow, slopes, distance } = operands;
     const { scale, cap, window, chunk } = attributes;
     const [mask, scales] = [maskOf(operands, attributes), scalesOf(operands)];
     const [rows, heads, width] = extentsOf(shape, 3);
@@ -228,9 +246,10 @@ export const attention = op({
             dot += q.data[(at * heads + h) * depth + i]! * k.data[(row * groups + g) * depth + i]!;
           return softCap(dot * scale * (scales?.k.data[row * groups + g] ?? 1), cap) + slope * further + bias;
         });
-        const top = scores.reduce((a, b) => Math.max(a, b), -Infinity);
+        const own = sink?.data[h] ?? -Infinity;
+        const top = scores.reduce((a, b) => Math.max(a, b), own);
         const weights = scores.map((s) => Math.exp(s - top));
-        const total = weights.reduce((a, b) => a + b, 0);
+        const total = weights.reduce((a, b) => a + b, sink === undefined ? 0 : Math.exp(own - top));
         weights.forEach((p, t) => {
           if (p === 0) return;
           const row = keys[t]!.row * groups + g;

@@ -174,6 +174,17 @@ export const EXPERTS = {
       return { shape, data: Float64Array.from(expertOrder(experts.data).order, (pair) => Math.floor(pair / k)) };
     },
   }),
+  expert_owners: op({
+    summary: 'expert_owners(experts[T, k]): i32[T·k], the expert of each pair, in order of experts',
+    fuse: 'opaque',
+    operands: { experts: 'one' },
+    attributes: {},
+    infer: ({ experts }) => {
+      const [rows, k] = matrix('expert_owners', experts);
+      return { dtype: 'i32', shape: [isSymbol(rows) ? productName(rows, k) : rows * k] };
+    },
+    evaluate: ({ experts }, _, shape) => ({ shape, data: Float64Array.from(experts.data).sort() }),
+  }),
   expert_place: op({
     summary:
       'expert_place(experts[T, k]): i32[T], where the pair of a row and its expert `slot` is in order of experts',
@@ -232,6 +243,6 @@ export const EXPERTS = {
 
 /** Ops of one kernel, which chooses the experts of rows, and of one that puts pairs in order. */
 export const ROUTE_OPS = ['top_experts', 'expert_weight'] as const;
-export const SORT_OPS = ['expert_rows', 'expert_place'] as const;
+export const SORT_OPS = ['expert_rows', 'expert_owners', 'expert_place'] as const;
 export type RouteOp = (typeof ROUTE_OPS)[number];
 export type SortOp = (typeof SORT_OPS)[number];

@@ -34,14 +34,14 @@ function tileValues(
   format: 'f32' | 'f16' | 'bf16',
   put: (row: number, column: number, value: number) => void,
 ): void {
-  const { rows, columns, isTransposed, stride, file, offset } = tile;
+  const { rows, columns, isTransposed, stride, step = 1, file, offset } = tile;
   const [lines, length] = isTransposed ? [columns, rows] : [rows, columns];
   const { bytes, decode } = FORMATS[format];
   withFile(file, (fd) => {
     for (let line = 0; line < lines; line++) {
-      const values = decode(readRange(fd, offset + bytes(1, line * stride), bytes(1, length)));
+      const values = decode(readRange(fd, offset + bytes(1, line * stride), bytes(1, (length - 1) * step + 1)));
       for (let i = 0; i < length; i++)
-        put(tile.row + (isTransposed ? i : line), tile.column + (isTransposed ? line : i), values[i]!);
+        put(tile.row + (isTransposed ? i : line), tile.column + (isTransposed ? line : i), values[i * step]!);
     }
   });
 }

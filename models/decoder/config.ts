@@ -60,6 +60,8 @@ export interface DecoderConfig extends ModelConfig {
   readonly recurrent?: RecurrentConfig;
   /** True if what attention gives is multiplied by σ(x·gate), whose rows follow those of q for each head. */
   readonly isOutputGated?: boolean;
+  /** Whether each head has a logit in the softmax of attention that has no value. Default: none has. */
+  readonly sinks?: true;
   /** Soft caps: scores or logits x become cap·tanh(x / cap). Default: none. */
   readonly caps?: Caps;
   /** Literal factors. Default of each: that of LLaMA. */
@@ -96,6 +98,7 @@ export type Differences = Pick<
   | 'positionRows'
   | 'unrotated'
   | 'windows'
+  | 'sinks'
   | 'caps'
   | 'factors'
   | 'recurrent'

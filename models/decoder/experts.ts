@@ -2,6 +2,7 @@
 import type { ExpertGroups } from '../../ir/experts.js';
 import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
 import type { ExpectedTensor, ShapeOf, TensorPart } from '../model/tensors.js';
+import { biasedExpertTensors, biasOfExperts, type ClampedSwiglu, clampedSwiglu, downBias } from './biasedExperts.js';
 import { activate, type Activation } from './ops.js';
 
 /**
@@ -35,6 +36,10 @@ export interface ExpertsConfig {
   readonly sharedWidth?: number;
   /** False if what that expert gives is added as it is. Default: true. */
   readonly hasSharedGate?: boolean;
+  /** Whether the router and all matrices of experts have biases. Default: none has. */
+  readonly isBiased?: true;
+  /** What is computed between the products, if it is not f(gate) ∘ up: SwiGLU of bounded numbers. */
+  readonly clamped?: ClampedSwiglu;
   /** Layers with one feed-forward block instead, in ascending order. Default: none. */
   readonly dense?: readonly number[];
 }
@@ -94,7 +99,8 @@ export function expertTensors(
   hidden: number,
   shapeOf: ShapeOf,
 ): readonly ExpectedTensor[] {
-  const { count, width, sharedWidth } = config;
+  const { count, width, sharedWidth, isBiased } = config;
+  if (isBiased === true) return biasedExpertTensors(config, names, layer, hidden, shapeOf);
   const fused = [names, ...(names.elsewhere === undefined ? [] : [names.elsewhere])].find(({ expert }) =>
     (names.inOne ?? FUSED).some((name) => shapeOf(`${layer}.${expert}.${name}`) !== undefined),
   );
@@ -211,14 +217,21 @@ export function buildExperts(context: ExpertContext, experts: ExpertsConfig, x: 
     b.scope(name, () => b.add('linear', { x: from, w: matrix }, {}, name));
   const weights = b.scope('router', () => routing(context, experts, x, layer));
   const mixed = b.scope('experts', () => {
-    const gate = linear(x, all('gate', [width, hidden]), 'gate');
-    const up = linear(x, all('up', [width, hidden]), 'up');
-    const activated = b.add('mul', { a: activate(b, activation, gate), b: up }, {}, 'activated');
+    const inner = (name: 'gate' | 'up'): Value => {
+      const product = linear(x, all(name, [width, hidden]), name);
+      return experts.isBiased === true ? biasOfExperts(context, experts, product, layer, name) : product;
+    };
+    const [gate, up] = [inner('gate'), inner('up')];
+    const activated =
+      experts.clamped === undefined
+        ? b.add('mul', { a: activate(b, activation, gate), b: up }, {}, 'activated')
+        : clampedSwiglu(b, experts.clamped, gate, up);
     const byExpert = b.add('reshape', { x: activated }, { shape: ['T', count, width] }, 'by_expert');
     const perExpert = b.add('reshape', { x: weights }, { shape: ['T', count, 1] }, 'weight_by_expert');
     const weighted = b.add('mul', { a: byExpert, b: perExpert }, {}, 'weighted');
     const flat = b.add('reshape', { x: weighted }, { shape: ['T', count * width] }, 'weighted');
-    return linear(flat, all('down', [hidden, width]), 'down');
+    const down = linear(flat, all('down', [hidden, width]), 'down');
+    return experts.isBiased === true ? downBias(context, experts, down, weights, layer) : down;
   });
   if (sharedWidth === undefined) return mixed;
   const shared = b.scope('shared', () => {
@@ -274,16 +287,18 @@ function inKeptGroups(b: GraphBuilder, compared: Value, experts: number, { count
 /** f32[T, E]: the scores of the chosen experts, or their shares of the sum, and 0 for all others. */
 function routing(
   { b, names, hidden, weight, toF32 }: ExpertContext,
-  { count, chosen, isNormalized, routing: rule = {} }: ExpertsConfig,
+  { count, chosen, isNormalized, isBiased, routing: rule = {} }: ExpertsConfig,
   x: Value,
   layer: string,
 ): Value {
-  const logits = b.add(
+  const product = b.add(
     'linear',
     { x, w: weight(`${layer}.${names.router}.weight`, [count, hidden]) },
     {},
-    'router_logits',
+    isBiased === true ? 'router_product' : 'router_logits',
   );
+  const routerBias = (): Value => toF32(weight(`${layer}.${names.router}.bias`, [count]), 'router_bias');
+  const logits = isBiased === true ? b.add('add', { a: product, b: routerBias() }, {}, 'router_logits') : product;
   const scores = routerScores(b, logits, rule);
   const { bias, groups, factor = 1 } = rule;
   const compared =

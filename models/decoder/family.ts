@@ -204,6 +204,7 @@ function summarize({ hiddenSize, intermediateSize, layers, heads, headDim, kvHea
     ...(rest.qkNorm === undefined ? [] : [`norms of each ${rest.qkNorm} of q and k`]),
     ...(rest.unrotated === undefined ? [] : [`layers without rotary embedding: ${rest.unrotated.length}`]),
     ...(rest.windows === undefined ? [] : [printWindows(rest.windows)]),
+    ...(rest.sinks === true ? ['sinks'] : []),
     ...(rest.caps === undefined || Object.keys(rest.caps).length === 0
       ? []
       : [`soft caps on ${Object.keys(rest.caps).join(', ')}`]),

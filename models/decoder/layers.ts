@@ -13,7 +13,15 @@ import { activate, type Norm, normOf } from './ops.js';
 import type { Projection } from './reader.js';
 import { buildRecurrent, isRecurrent, previousTokens } from './recurrent.js';
 import type { RotaryTable } from './rope.js';
-import { type BranchNorms, columnsName, gateName, LLAMA_NAMES, positionsTensor, type TensorNames } from './tensors.js';
+import {
+  type BranchNorms,
+  columnsName,
+  gateName,
+  LLAMA_NAMES,
+  positionsTensor,
+  SINKS,
+  type TensorNames,
+} from './tensors.js';
 
 /** What the graph needs to know of a model. */
 export type DecoderShape = Pick<
@@ -254,13 +262,11 @@ export function layerBlocks(
     );
     const scaled = b.add('mul', { a: scores, b: constant(scale, 'scale') });
     const biased = b.add('add', { a: capped(b, scaled, shape.caps?.scores), b: biases.get(window)! }, {}, 'biased');
-    const exp = b.add(
-      'exp',
-      { x: b.add('sub', { a: biased, b: b.add('reduce_max', { x: biased }, {}, 'top') }) },
-      {},
-      'exp',
+    const probabilities = softmax(
+      b,
+      biased,
+      shape.sinks === true ? toF32(weight(`${layer}.${names.sinks ?? SINKS}`, [heads]), 'sinks') : undefined,
     );
-    const probabilities = b.add('div', { a: exp, b: b.add('sum', { x: exp }, {}, 'total') }, {}, 'probabilities');
     const mixed = b.add(
       'transpose',
       { x: b.add('matmul', { a: probabilities, b: v }, {}, 'mixed') },
@@ -318,6 +324,20 @@ export function layerBlocks(
   };
 
   return { weight, toF32, linear, norm, attention, recurrent, feedForward };
+}
+
+/** The softmax of scores [h, T, C]. A sink [h] is one more score of each row, whose column is left out. */
+function softmax(b: GraphBuilder, scores: Value, sinks: Value | undefined): Value {
+  const sink = sinks && b.add('reshape', { x: sinks }, { shape: [scores.type.shape[0]!, 1, 1] }, 'sink');
+  const most = b.add('reduce_max', { x: scores }, {}, sink === undefined ? 'top' : 'most');
+  const top = sink === undefined ? most : b.add('max', { a: most, b: sink }, {}, 'top');
+  const exp = b.add('exp', { x: b.add('sub', { a: scores, b: top }) }, {}, 'exp');
+  const sum = b.add('sum', { x: exp }, {}, sink === undefined ? 'total' : 'sum');
+  const total =
+    sink === undefined
+      ? sum
+      : b.add('add', { a: sum, b: b.add('exp', { x: b.add('sub', { a: sink, b: top }) }) }, {}, 'total');
+  return b.add('div', { a: exp, b: total }, {}, 'probabilities');
 }
 
 /** cap·tanh(x / cap) */

@@ -24,6 +24,8 @@ export interface TensorNames {
   readonly positions?: { readonly module: string; readonly before: number };
   /** True if matrices of layers are stored as [in, out]. Default: as [out, in]. */
   readonly isTurned?: boolean;
+  /** The logits of attention without a value. Default: SINKS. */
+  readonly sinks?: string;
   /** Modules that hold several projections. Default: each projection has its own. */
   readonly fused?: readonly FusedModule[];
   /** Default: those of Qwen. */
@@ -63,6 +65,8 @@ export const LLAMA_NAMES: TensorNames = {
   norms: { attention: { before: 'input_layernorm' }, ffn: { before: 'post_attention_layernorm' } },
   qkNorms: { q: 'self_attn.q_norm', k: 'self_attn.k_norm' },
 };
+
+export const SINKS = 'self_attn.sinks';
 
 /** The names of a model whose norms lie behind attention and feed-forward only. */
 export const NAMES_WITH_NORMS_BEHIND: TensorNames = {
@@ -171,6 +175,9 @@ export function decoderTensors(
   const attention = (layer: string): ExpectedTensor[] => [
     ...inputs(layer, ['q', 'k', 'v'], (name) => (name === 'q' || name === 'k' ? qkNorm(layer, name, rows[name]) : [])),
     ...projection(layer, 'o', hidden, queries),
+    ...(config.sinks === true
+      ? [{ name: `${layer}.${names.sinks ?? SINKS}`, shape: [config.heads], role: 'bias' } as const]
+      : []),
   ];
   /** The tensors of q with those of a gate, whose rows follow the rows of q for each head. */
   const withGate = (tensor: ExpectedTensor, layer: string): ExpectedTensor => {

@@ -8,6 +8,7 @@ import { FAMILIES_HINT, otherKind } from '../model/refusals.js';
 import { DENSE_FAMILIES } from './dense.js';
 import { EXPERT_FAMILIES } from './experts.js';
 import { GEMMA_FAMILIES } from './gemma.js';
+import { GPT_OSS_FAMILIES } from './gptOss.js';
 import { LAYER_NORM_FAMILIES } from './layerNorm.js';
 import { LLAMA_FAMILIES } from './llama.js';
 import { POSITION_FAMILIES } from './positions.js';
@@ -23,6 +24,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   ...EXPERT_FAMILIES,
   ...POSITION_FAMILIES,
   ...RECURRENT_FAMILIES,
+  ...GPT_OSS_FAMILIES,
 ];
 
 const FAMILY_NAMES = ARCHITECTURES.map(({ name }) => name);

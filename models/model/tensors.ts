@@ -1,5 +1,6 @@
 /** The tensors of a checkpoint: which ones it must have, and where each is stored. */
 import { at } from '../../system/at.js';
+import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
 import type { Encoding, FilePart, PerPart } from '../../ir/encoding.js';
 import type { GroupSize } from '../../ir/groups.js';
@@ -72,20 +73,25 @@ export interface RowsPart {
   readonly count: number;
 }
 
-/** A matrix whose columns are rows of a tensor, from `first` on: `rows` elements of each, from element `from` on. */
+/**
+ * A matrix whose columns are rows of a tensor, from `first` on: `rows` elements of each, from element `from` on, `step`
+ * apart (by default neighbours).
+ */
 export interface TurnedPart {
   readonly name: string;
   readonly first: number;
   readonly columns: number;
   readonly from: number;
   readonly rows: number;
+  readonly step?: number;
 }
 
-/** Columns of a matrix: `width` of each row, from column `column` on. */
+/** Columns of a matrix: `width` of each row, from column `column` on, `step` apart (by default neighbours). */
 export interface ColumnsPart {
   readonly name: string;
   readonly column: number;
   readonly width: number;
+  readonly step?: number;
 }
 
 /** A vector: element `element` of each of `rows` rows of its last dimension, from row `first` on. */
@@ -213,13 +219,17 @@ function placeOfPart(whole: WholeTensor, part: TensorPart, format: FormatName): 
   if ('width' in part) {
     const rows = at(whole.shape, 0);
     const tile = { row: 0, rows, column: 0, columns: part.width, isTransposed: false, stride: columns };
-    const tiles = [{ ...tile, file, offset: offset + (part.column * rowBytes) / columns }];
+    const tiles = [
+      { ...tile, ...defined({ step: part.step }), file, offset: offset + (part.column * rowBytes) / columns },
+    ];
     return { kind: 'assembled', name, format, shape, tiles };
   }
   const start = offset + part.first * rowBytes;
   if ('columns' in part) {
     const tile = { row: 0, rows: part.rows, column: 0, columns: part.columns, isTransposed: true, stride: columns };
-    const tiles = [{ ...tile, file, offset: start + (part.from * rowBytes) / columns }];
+    const tiles = [
+      { ...tile, ...defined({ step: part.step }), file, offset: start + (part.from * rowBytes) / columns },
+    ];
     return { kind: 'assembled', name, format, shape, tiles };
   }
   const { rows, stride, count } = part;

@@ -23,15 +23,15 @@ function packSource(source: TensorSource, name: string, rows: number, files: Fil
     case 'assembled': {
       const { format, tiles } = source;
       const ranges = fileRanges(source);
-      const places = tiles.map(({ row, rows: count, column, columns, isTransposed, stride }, i) => ({
+      const places = tiles.map(({ row, rows: count, column, columns, isTransposed, stride, step = 1 }, i) => ({
         memory: files.get(ranges[i]!.file, ranges[i]!.offset, ranges[i]!.bytes),
         offset: ranges[i]!.offset,
         row,
         rows: count,
         column,
         columns,
-        rowStride: isTransposed ? 1 : stride,
-        columnStride: isTransposed ? stride : 1,
+        rowStride: isTransposed ? step : stride,
+        columnStride: isTransposed ? stride : step,
       }));
       return { kind: 'tiles', format: FORMATS[format].code, rows, tiles: places };
     }

@@ -8,6 +8,7 @@ import {
   encodedRow,
   type EncodedSource,
   fileRow,
+  lineSpan,
   linesOf,
   type TensorSource,
 } from '../tensorSource.js';
@@ -223,15 +224,19 @@ export interface Stretch {
 }
 
 function stretchOfTile(tile: FileTile, elementBytes: number): Stretch {
-  const { file, offset, row, rows, column, columns, stride, isTransposed } = tile;
-  const { lines, length } = linesOf(tile);
+  const { file, offset, row, rows, column, columns, stride, step = 1, isTransposed } = tile;
+  const { lines } = linesOf(tile);
   return {
     lines,
-    stored: { file, offset, stepBytes: stride * elementBytes, lineBytes: length * elementBytes },
+    stored: { file, offset, stepBytes: stride * elementBytes, lineBytes: lineSpan(tile) * elementBytes },
     range: (first, count) =>
       isTransposed
-        ? { firstRow: row, rows, view: { column: column + first, columns: count, rowStride: 1, columnStride: stride } }
-        : { firstRow: row + first, rows: count, view: { column, columns, rowStride: stride, columnStride: 1 } },
+        ? {
+            firstRow: row,
+            rows,
+            view: { column: column + first, columns: count, rowStride: step, columnStride: stride },
+          }
+        : { firstRow: row + first, rows: count, view: { column, columns, rowStride: stride, columnStride: step } },
   };
 }
 

@@ -138,6 +138,7 @@ TW_FN void tw_attend(
     const AttentionConfig config, const tw_launch *launch, AttentionItem *t, int64_t kv, int64_t heads,
     int32_t workers) {
   const int64_t shared = config.heads / config.kv_heads, groups = (t->rows + config.lanes - 1) / config.lanes;
+  const int dp = tw_padded(config);
   tw_list_keys(config, launch, t);
   const int64_t next_kv = kv + workers < config.kv_heads ? workers : 0;
   int finite = 1;
@@ -158,6 +159,9 @@ TW_FN void tw_attend(
       if (t->keys > config.keys) finite = tw_fetch_keys(config, launch, t, from, to, kv, next_kv);
       tw_add_values(config, launch, t, groups, from, to, finite, started);
     }
+    /* Queries with a sink that see no key. */
+    for (int64_t g = 0; config.has_sink && g < groups; g++)
+      if (!started[g]) memset(t->o + g * config.lanes * dp, 0, (size_t)(config.lanes * dp) * 4);
     tw_divide(config, launch, t, head);
   }
 }

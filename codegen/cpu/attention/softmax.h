@@ -32,6 +32,8 @@ typedef struct AttentionConfig {
   int window, chunk;               /* 0: there is none */
   int has_slopes, slopes;          /* the buffer with the slope of each head */
   int64_t slopes_stride;
+  int has_sink, sink;              /* a logit of each head, which has no value */
+  ElementType sink_type;
   int score_rows, score_columns, value_rows;
   FmaTile *score, *value32, *value16;
   AttentionMemory memory;
@@ -291,7 +293,23 @@ TW_FN void tw_slopes(
   *position = tw_carry(tw_load(positions));
 }
 
-/* Masks the scores of a group, then softmax without the division; sums go to t->sum. */
+/* The sinks of lanes [lane, lane + 16), whose heads are from `first_head` on; −∞ where there are none. */
+TW_FN tw_v tw_sinks(const AttentionConfig config, const tw_launch *launch, const AttentionItem *t, int64_t lane,
+    int64_t first_head) {
+  if (!config.has_sink) return tw_set1(-__builtin_inff());
+  const char *const sinks = (const char *)launch->buffers[config.sink];
+  float own[16];
+  for (int l = 0; l < 16; l++) {
+    const int64_t head = config.mask_kind == TW_PATH ? first_head + t->head[lane + l] : first_head;
+    own[l] = tw_s_load_as(config.sink_type, sinks, head);
+  }
+  return tw_load(own);
+}
+
+/*
+ * Masks the scores of a group, then softmax without the division; sums go to t->sum. A sink is part of the maximum, and
+ * of the sum behind all keys.
+ */
 TW_FN void tw_softmax(
     const AttentionConfig config, const tw_launch *launch, const AttentionItem *t, int64_t g, int64_t first_head) {
   const int vectors = config.lanes / 16;
@@ -299,7 +317,7 @@ TW_FN void tw_softmax(
   const uint8_t *const seen = t->seen + g * config.capacity / 8;
   tw_carried top[2], sum[2], slope[2], position[2];
   for (int u = 0; u < vectors; u++) {
-    top[u] = tw_carry(tw_set1(-__builtin_inff()));
+    top[u] = tw_carry(tw_sinks(config, launch, t, g * config.lanes + u * 16, first_head));
     sum[u] = tw_carry(tw_set1(0.0f));
     if (config.has_slopes)
       tw_slopes(config, launch, t, g * config.lanes + u * 16, first_head, &slope[u], &position[u]);
@@ -331,6 +349,10 @@ TW_FN void tw_softmax(
         sum[u] = tw_carry(tw_value(sum[u]) + e);
       }
     }
+  }
+  for (int u = 0; config.has_sink && u < vectors; u++) {
+    const tw_v sink = tw_sinks(config, launch, t, g * config.lanes + u * 16, first_head);
+    sum[u] = tw_carry(tw_value(sum[u]) + tw_exp(sink - tw_value(top[u])));
   }
   for (int u = 0; u < vectors; u++) tw_store(t->sum + g * config.lanes + u * 16, tw_value(sum[u]));
 }

@@ -1,6 +1,6 @@
 /*
- * Rows in order of their experts: `order`; of every expert where its rows begin; for each choice of a row its place. A
- * counting sort by one worker: it takes less time than waiting for the others would.
+ * Rows in order of their experts: `order`; of every expert where its rows begin; for each choice of a row its place; if
+ * asked for, the expert of each place. A counting sort by one worker: it takes less time than waiting for the others would.
  */
 #pragma once
 #include "lib/types.h"
@@ -13,6 +13,7 @@ typedef struct SortConfig {
   int experts, order, starts;           /* indices of buffers */
   int64_t experts_stride;
   const int *places;                    /* a buffer for each choice */
+  int has_owners, owners;
 } SortConfig;
 
 TW_FN void tw_sort_by_expert(const SortConfig config, const tw_launch *launch, int32_t worker, int32_t workers) {
@@ -38,8 +39,9 @@ TW_FN void tw_sort_by_expert(const SortConfig config, const tw_launch *launch, i
   starts[config.count] = sum;
   for (int64_t row = 0; row < rows; row++)
     for (int s = 0; s < config.chosen; s++) {
-      const int32_t at = next[experts[row * config.experts_stride + s]]++;
+      const int32_t expert = experts[row * config.experts_stride + s], at = next[expert]++;
       order[at] = (int32_t)row;
+      if (config.has_owners) ((int32_t *)launch->buffers[config.owners])[at] = expert;
       ((int32_t *)launch->buffers[config.places[s]])[row] = at;
     }
 }

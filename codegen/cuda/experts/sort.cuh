@@ -11,6 +11,8 @@ namespace tw {
 struct SortConfig {
   int count, chosen;
   int experts_stride;
+  /* Whether the expert of each place is stored. */
+  bool has_owners;
   /* Of the launch. */
   int threads;
 
@@ -24,6 +26,8 @@ template <SortConfig config> struct SortBuffers {
   i32 *order, *starts;
   /* Of each row the place of its first choice, of its second, … */
   i32 *places[config.chosen];
+  /* Of each place its expert. */
+  i32 *owners;
 };
 
 /* The kernel, once the one before has ended (await_previous). */
@@ -64,6 +68,7 @@ template <SortConfig config> TW_DEVICE void sort_by_expert(int rows, const SortB
     at += __popc(all);
     if (is_own) {
       buffers.order[place] = row;
+      if constexpr (config.has_owners) buffers.owners[place] = own;
 #pragma unroll
       for (int s = 0; s < chosen; s++)
         if (slot == s) buffers.places[s][row] = place;
