@@ -253,8 +253,8 @@ export function mostSeen(mask: Mask): number | undefined {
  * With a cap, s is cap·tanh(s / cap). With slopes, slopes[h] times the position of the key minus that of the query is
  * added to s behind that (ALiBi). Queries are rows of `q`, read through `queryRow` if there is one. The row is also
  * the query's position in token order. With scales, keys and values are codes: row k of head h' is to be multiplied by
- * scales.k[k, h'] and scales.v[k, h']. With a sink, the softmax has one more score, sink[h], and no value for it: a query
- * that sees no key has zeros.
+ * scales.k[k, h'] and scales.v[k, h']. With a sink, the softmax has one more score, sink[h], and no value for it: a
+ * query that sees no key has zeros.
  */
 export interface AttentionKernel extends KernelBase {
   readonly anchor: 'attention';

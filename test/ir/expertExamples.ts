@@ -48,6 +48,7 @@ export const EXPERT_EXAMPLES: readonly (readonly [OpName, Operands, string, read
     { slot: 0, normalized: true },
   ],
   ['expert_rows', [['i32[R, 2]', [1, 0, 2, 1, 0, 1]]], 'i32[Rx2]', [0, 2, 0, 1, 2, 1], { experts: 3 }],
+  ['expert_owners', [['i32[R, 2]', [1, 0, 2, 1, 0, 1]]], 'i32[Rx2]', [0, 0, 1, 1, 1, 2], {}],
   ['expert_place', [['i32[R, 2]', [1, 0, 2, 1, 0, 1]]], 'i32[R]', [0, 3, 4], { slot: 1 }],
   [
     'expert_linear',

@@ -190,6 +190,20 @@ export const EXAMPLES: readonly Example[] = [
     [6, 4, 6],
     { mask: 'column', scale: 1 },
   ),
+  // Beside scores of 0 the sink ln 3 weighs as much as three keys: the values are those of one key of four, two of five.
+  example(
+    'attention',
+    [
+      ['f32[T, 1, 1]', [0, 0]],
+      ['f32[T, 1, 1]', [1, 1]],
+      ['f32[T, 1, 1]', [4, 8]],
+      ['i32[T]', [2, 2]],
+      ['bf16[1]', [Math.log(3)]],
+    ],
+    'f32[T, 1, 1]',
+    [1, 2.4],
+    { mask: 'column', scale: 1, sinks: true },
+  ),
   // Query 0 sees entry 2 of the list of keys, which is row 1; query 1 sees entries 0 and 1, which are rows 0 and 2.
   example(
     'attention',

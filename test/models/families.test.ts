@@ -58,6 +58,7 @@ const NAMES: Readonly<Record<string, string>> = {
   'Gemma 2': 'gemma2',
   'Gemma 3': 'gemma3_text',
   'Command R': 'cohere2',
+  'gpt-oss': 'gpt_oss',
   Mixtral: 'mixtral',
   'Qwen 3.5': 'qwen3_5_text',
   'Qwen 3 Next': 'qwen3_next',

@@ -109,6 +109,31 @@ const GEMMA2_9B = {
 const LLAMA_DEFAULTS = { is_encoder_decoder: false, is_decoder: false, add_cross_attention: false };
 
 const VISION = { depth: 32, hidden_size: 1280 };
+const GPT_OSS_20B = {
+  architectures: ['GptOssForCausalLM'],
+  model_type: 'gpt_oss',
+  ...sizes([2880, 2880, 24], [64, 8], 201_088),
+  head_dim: 64,
+  attention_bias: true,
+  experts_per_token: 4,
+  initial_context_length: 4096,
+  num_experts_per_tok: 4,
+  num_local_experts: 32,
+  layer_types: Array.from({ length: 24 }, (_, i) => (i % 2 === 0 ? 'sliding_attention' : 'full_attention')),
+  sliding_window: 128,
+  rope_theta: 150_000,
+  rope_scaling: {
+    rope_type: 'yarn',
+    factor: 32,
+    beta_fast: 32,
+    beta_slow: 1,
+    truncate: false,
+    original_max_position_embeddings: 4096,
+  },
+  swiglu_limit: 7,
+  output_router_logits: false,
+  router_aux_loss_coef: 0.9,
+};
 
 /** Each with the family that reads it. */
 const READ: readonly (readonly [model: string, config: Json, family: string])[] = [
@@ -181,6 +206,7 @@ const READ: readonly (readonly [model: string, config: Json, family: string])[] 
     'LlamaForCausalLM',
   ],
   ['a head of tokens that scores steps (RLHFlow)', { ...LLAMA_8B, num_labels: 1 }, 'LlamaForCausalLM'],
+  ['gpt-oss 20B', GPT_OSS_20B, 'GptOssForCausalLM'],
   [
     'LLaMA 2 7B 32K, whose code need not be run',
     {
@@ -479,7 +505,6 @@ const REFUSED: readonly (readonly [model: string, config: Json, says: string])[]
   ['Phi 3.5 MoE', ofType('phimoe', 'PhiMoEForCausalLM'), UNKNOWN],
   ['Qwen', ofType('qwen', 'QWenLMHeadModel'), UNKNOWN],
   ['DeepSeek V3', ofType('deepseek_v3', 'DeepseekV3ForCausalLM'), UNKNOWN],
-  ['gpt-oss', ofType('gpt_oss', 'GptOssForCausalLM'), UNKNOWN],
   [
     'Llama 4',
     {

@@ -45,6 +45,39 @@ describe('recognizeAttention', () => {
     );
   });
 
+  it('recognizes sinks, which are stored as any float', () => {
+    const sinks = edit(
+      ATTENTION,
+      [
+        '%bias: f32[T, T]) -> (f32[2, T, 4]) {',
+        `%bias: f32[T, T]) -> (f32[2, T, 4]) {
+    weight @sinks: bf16[2]
+    %sink_f32 = cast(@sinks) {dtype = "f32"} : f32[2]
+    %sink = reshape(%sink_f32) {shape = [2, 1, 1]} : f32[2, 1, 1]`,
+      ],
+      [
+        '%top = reduce_max(%scores)',
+        `%most = reduce_max(%scores) : f32[2, T, 1]
+    %top = max(%most, %sink)`,
+      ],
+      [
+        '%total = sum(%exp)',
+        `%sum = sum(%exp) : f32[2, T, 1]
+    %sink_shifted = sub(%sink, %top) : f32[2, T, 1]
+    %sink_exp = exp(%sink_shifted) : f32[2, T, 1]
+    %total = add(%sum, %sink_exp)`,
+      ],
+    );
+    const result = recognize(parse(sinks));
+    const node = result.nodes.find(({ op }) => op === 'attention');
+    expect(node?.attributes).toEqual({ scale: 0.5, mask: 'bias', sinks: true });
+    expect(node?.inputs.at(-1)?.name).toBe('sinks');
+    sameMeaning(parse(sinks), result);
+    // The maximum is that of the scores and the same sinks.
+    checkUnchanged(edit(sinks, ['max(%most, %sink)', 'max(%most, %most)']), recognizeAttention);
+    checkUnchanged(edit(sinks, ['add(%sum, %sink_exp)', 'mul(%sum, %sink_exp)']), recognizeAttention);
+  });
+
   it('recognizes a soft cap of the scores', () => {
     const capped = edit(ATTENTION, [
       '    %scores = add(%scaled, %bias)',

@@ -1,6 +1,7 @@
 /*
  * Rows in order of their experts: `order`; of every expert where its rows begin; for each choice of a row its place; if
- * asked for, the expert of each place. A counting sort by one worker: it takes less time than waiting for the others would.
+ * asked for, the expert of each place. A counting sort by one worker: it takes less time than waiting for the others
+ * would.
  */
 #pragma once
 #include "lib/types.h"
