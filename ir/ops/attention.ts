@@ -194,10 +194,10 @@ export const attention = op({
     "subtreeEnd[k]; 'path': i32[Q] begin, i32[Q] position, i32[C] key, query q sees rows key[begin[q] + i] for i " +
     'from 0 to position[q]. With a window, a query sees the last keys of its path, so many by position; a column ' +
     'mask then has i32[T] position after subtreeEnd. With chunks it sees those keys of its path whose position ' +
-    'divided by the chunk gives the same whole number as its own. If sloped, f32[h] slopes times how many positions a key is ' +
-    "further on than the query are added to s; a mask 'bias' then has i32[Q, T] distance. If scaled, row t of head g " +
-    'of k and v is to be multiplied by f32[T, g] kScale and vScale. With sinks, sink[h] is one more logit of ' +
-    'head h, without a value',
+    'divided by the chunk gives the same whole number as its own. If sloped, f32[h] slopes times how many positions ' +
+    "a key is further on than the query are added to s; a mask 'bias' then has i32[Q, T] distance. If scaled, row t " +
+    'of head g of k and v is to be multiplied by f32[T, g] kScale and vScale. With sinks, sink[h] is one more logit ' +
+    'of head h, without a value',
   fuse: 'opaque',
   operands: OPERANDS,
   attributes: ATTRIBUTES,

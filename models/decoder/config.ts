@@ -62,6 +62,12 @@ export interface DecoderConfig extends ModelConfig {
   readonly isOutputGated?: boolean;
   /** Whether each head has a logit in the softmax of attention that has no value. Default: none has. */
   readonly sinks?: true;
+  /** For each layer, of how many positions the pieces are that a query's keys lie in; null: none. Default: none. */
+  readonly chunks?: Windows;
+  /** ALiBi: of each head, what is added to a score for every position that a key is further on. Default: none. */
+  readonly slopes?: readonly number[];
+  /** Largest magnitude of what q, k and v are projected to. Default: any. */
+  readonly clip?: number;
   /** Soft caps: scores or logits x become cap·tanh(x / cap). Default: none. */
   readonly caps?: Caps;
   /** Literal factors. Default of each: that of LLaMA. */
@@ -99,6 +105,9 @@ export type Differences = Pick<
   | 'unrotated'
   | 'windows'
   | 'sinks'
+  | 'chunks'
+  | 'slopes'
+  | 'clip'
   | 'caps'
   | 'factors'
   | 'recurrent'

@@ -202,6 +202,8 @@ function summarize({ hiddenSize, intermediateSize, layers, heads, headDim, kvHea
     ...(rest.positionRows === undefined ? [] : ['vectors of positions']),
     ...(rest.rotary === undefined ? [] : [printRotary(rest.rotary)]),
     ...(rest.qkNorm === undefined ? [] : [`norms of each ${rest.qkNorm} of q and k`]),
+    ...(rest.slopes === undefined ? [] : ['ALiBi']),
+    ...(rest.clip === undefined ? [] : [`q, k and v within ±${rest.clip}`]),
     ...(rest.unrotated === undefined ? [] : [`layers without rotary embedding: ${rest.unrotated.length}`]),
     ...(rest.windows === undefined ? [] : [printWindows(rest.windows)]),
     ...(rest.sinks === true ? ['sinks'] : []),

@@ -4,16 +4,9 @@ import { type Graph, GraphBuilder, type Value } from '../../ir/graph/graph.js';
 import { LAST_TOKENS } from '../../ir/stepping.js';
 import type { FloatType } from '../../ir/types.js';
 import { defined } from '../../system/defined.js';
-import {
-  buildMask,
-  type ClassHead,
-  type GraphOptions,
-  ownPositions,
-  type StepOptions,
-  windowed,
-} from '../model/model.js';
+import { buildMask, type ClassHead, type GraphOptions, ownPositions, type StepOptions } from '../model/model.js';
 import { keepFeatures } from './features.js';
-import { fedTokens, keepTokens, keptPaths, KEYS, pathBiases, ROWS, TOKENS } from './kept.js';
+import { fedTokens, keepTokens, keptPaths, KEYS, masksBy, pathMasks, ROWS, TOKENS } from './kept.js';
 import { buildLayers, type Decoder, type DecoderShape, type LayerOptions } from './layers.js';
 import { rowInput, sampleFiltered, sampleNextTokens, scoreRows } from './rows.js';
 
@@ -41,11 +34,10 @@ export function buildDecoder(shape: DecoderShape, options: DecoderOptions): Grap
   const decoder = buildLayers(b, shape, options, {
     tokens,
     position,
-    biases: () => {
-      if (mask === 'path') return pathBiases(b, position);
-      const bias = buildMask(b, mask, window);
-      return (width) => (width === undefined ? bias : windowed(b, bias, position, ownPositions(b, position), width));
-    },
+    masks: () =>
+      mask === 'path'
+        ? pathMasks(b, position)
+        : masksBy(b, buildMask(b, mask, window), position, () => ownPositions(b, position)),
     ...(mask === 'path' || mask === 'tree'
       ? {
           paths: () =>

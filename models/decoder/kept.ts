@@ -3,17 +3,26 @@ import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
 import { LAST_TOKEN_ROWS } from '../../ir/stepping.js';
 import { at } from '../../system/at.js';
 import { defined } from '../../system/defined.js';
-import { type CacheShape, pathMask, windowed } from '../model/model.js';
-import type { DecoderShape, LayerInputs } from './layers.js';
+import { type CacheShape, chunked, distances, pathMask, windowed } from '../model/model.js';
+import type { DecoderShape, LayerInputs, PositionMasks } from './layers.js';
 
 export const TOKENS = { name: 'T', counts: 'tokens' } as const;
 export const KEYS = { name: 'C', counts: 'keys' } as const;
 export const ROWS = { name: 'R', counts: 'rows' } as const;
 
-/** Biases of attention over the keys of paths, by the width of a window. */
-export function pathBiases(b: GraphBuilder, position: Value): (width: number | undefined) => Value {
+/** What `bias` becomes by positions of queries and keys, which `windowed` describes. */
+export const masksBy = (b: GraphBuilder, bias: Value, position: Value, keyPosition: () => Value): PositionMasks => ({
+  bias: ({ window, chunk }) => {
+    if (window !== undefined) return windowed(b, bias, position, keyPosition(), window);
+    return chunk === undefined ? bias : chunked(b, bias, position, keyPosition(), chunk);
+  },
+  distance: () => distances(b, position, keyPosition()),
+});
+
+/** Masks of attention over the keys of paths. */
+export function pathMasks(b: GraphBuilder, position: Value): PositionMasks {
   const { bias, keyPosition } = pathMask(b, position, 'C');
-  return (width) => (width === undefined ? bias : windowed(b, bias, position, keyPosition, width));
+  return masksBy(b, bias, position, () => keyPosition);
 }
 
 export interface KeptShape extends Pick<DecoderShape, 'layers' | 'kvHeads' | 'headDim'> {
@@ -32,7 +41,7 @@ export interface KeptPaths extends Omit<LayerInputs, 'tokens'> {
   readonly written: Value[];
 }
 
-/** Adds the inputs `position`, `slot` and `key`, and `begin` with the biases. */
+/** Adds the inputs `position`, `slot` and `key`, and `begin` with the masks. */
 export function keptPaths(
   b: GraphBuilder,
   { layers, kvHeads, headDim, cache: { rows, dtype }, context, prefix = '' }: KeptShape,
@@ -47,7 +56,7 @@ export function keptPaths(
     position,
     slot,
     written,
-    biases: () => pathBiases(b, position),
+    masks: () => pathMasks(b, position),
     visible: (kind, own, layer) => {
       const before = b.state(at(states, layer)[kind], dtype, [rows, kvHeads, headDim]);
       const rounded = dtype === 'f32' ? own : b.add('cast', { x: own }, { dtype }, `${kind}_rounded`);

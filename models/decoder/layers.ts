@@ -5,6 +5,7 @@
  */
 import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
 import type { TokenPaths } from '../../ir/paths.js';
+import type { Reach } from '../../ir/reach.js';
 import { defined } from '../../system/defined.js';
 import type { ClassHead, GraphOptions } from '../model/model.js';
 import type { DecoderConfig, Differences } from './config.js';
@@ -13,6 +14,7 @@ import { activate, type Norm, normOf } from './ops.js';
 import type { Projection } from './reader.js';
 import { buildRecurrent, isRecurrent, previousTokens } from './recurrent.js';
 import type { RotaryTable } from './rope.js';
+import { alibi } from './slopes.js';
 import {
   type BranchNorms,
   columnsName,
@@ -56,12 +58,19 @@ export interface LayerInputs {
   /** i32[T]: token ids, and the depth of each token on its path. */
   readonly tokens: Value;
   readonly position: Value;
-  /** Makes the f32[T, C] bias of the attention scores, and that of layers with a window of this many keys. */
-  readonly biases: () => (window: number | undefined) => Value;
-  /** What says which token is before another, once `biases` was called. Absent where states are kept. */
+  readonly masks: () => PositionMasks;
+  /** What says which token is before another, once `masks` was called. Absent where states are kept. */
   readonly paths?: () => TokenPaths<Value>;
   /** The keys or values [C, g, d] that queries see, made from those of the function's own tokens [T, g, d]. */
   readonly visible: (kind: 'k' | 'v', own: Value, layer: number) => Value;
+}
+
+/** What is added to scores of queries and keys, by their positions on a path. */
+export interface PositionMasks {
+  /** f32[T, C]: 0 where a query sees a key, −∞ elsewhere. */
+  readonly bias: (reach: Reach) => Value;
+  /** i32[T, C]: how many positions a key is further on than a query. */
+  readonly distance: () => Value;
 }
 
 /** Cosines and sines of the angles of each token, f32[T, 1, d]. */
@@ -80,11 +89,11 @@ export type BlockInput = Value | readonly Value[];
  */
 type Project = (x: BlockInput, layer: string, name: Projection, out: number, rows?: (stored: Value) => Value) => Value;
 
-/** The bias of each width of a window that some layer has; of undefined where a layer has none. */
-const biasesOf = (
-  make: (window: number | undefined) => Value,
-  windows: readonly (number | undefined)[],
-): ReadonlyMap<number | undefined, Value> => new Map([...new Set(windows)].map((window) => [window, make(window)]));
+const keyOf = ({ window, chunk }: Reach): string => `${window ?? ''}/${chunk ?? ''}`;
+
+/** The bias of each reach that some layer has. */
+const biasesOf = (make: (reach: Reach) => Value, reaches: ReadonlyMap<string, Reach>): ReadonlyMap<string, Value> =>
+  new Map([...reaches].map(([key, reach]) => [key, make(reach)]));
 
 /** Embedding and layers, and what is made of their rows. The caller opens the scope of what it does with them. */
 export interface Decoder {
@@ -125,7 +134,7 @@ export function layerBlocks(
   b: GraphBuilder,
   shape: DecoderShape,
   options: LayerOptions,
-  { position, biases: buildBiases, paths, visible }: Omit<LayerInputs, 'tokens'>,
+  { position, masks, paths, visible }: Omit<LayerInputs, 'tokens'>,
 ): LayerBlocks {
   const { hiddenSize: hidden, headDim, heads, kvHeads } = shape;
   const { names = LLAMA_NAMES, prefix = '' } = options;
@@ -164,6 +173,7 @@ export function layerBlocks(
     return b.add('vector', {}, { label: 'rope_factors', values: [...half, ...half] }, 'rotary_factors');
   };
   const windowOf = (layer: number): number | undefined => shape.windows?.[layer] ?? undefined;
+  const reachOf = (layer: number): Reach => ({ window: windowOf(layer), chunk: shape.chunks?.[layer] ?? undefined });
   const turnsBy = ({ inverseFrequencies, factor }: RotaryTable): RotaryTurns => {
     const frequencies = b.add(
       'vector',
@@ -187,16 +197,16 @@ export function layerBlocks(
       sin: perHead(scaled(b.add('sin', { x: angle })), 'sin_table'),
     };
   };
-  const { turns, windowTurns, biases, previous } = b.scope('prepare', () => {
+  const { turns, windowTurns, biases, sloped, previous } = b.scope('prepare', () => {
     const all = turnsBy(options.rotary);
-    const ownBiases = biasesOf(
-      buildBiases(),
-      Array.from({ length: shape.layers }, (_, layer) => windowOf(layer)),
-    );
+    const own = masks();
+    const reaches = Array.from({ length: shape.layers }, (_, layer) => reachOf(layer));
+    const biases = biasesOf(own.bias, new Map(reaches.map((reach) => [keyOf(reach), reach])));
     return {
       turns: all,
       windowTurns: options.windowRotary === undefined ? all : turnsBy(options.windowRotary),
-      biases: ownBiases,
+      biases,
+      sloped: shape.slopes && alibi(b, shape.slopes, own.distance()),
       previous: shape.recurrent && previousTokens(b, position, paths?.(), shape.recurrent),
     };
   });
@@ -232,7 +242,7 @@ export function layerBlocks(
                 ...defined({ rows }),
                 isOwn: shape.qkNorm === 'own head',
               });
-        const row = normed(project(x, layer, name, count * headDim, rows), 'row');
+        const row = normed(clipped(b, project(x, layer, name, count * headDim, rows), shape.clip), 'row');
         return normed(
           b.add('reshape', { x: row }, { shape: ['T', count, headDim] }, `${name}_heads`),
           'head',
@@ -261,7 +271,9 @@ export function layerBlocks(
       'scores',
     );
     const scaled = b.add('mul', { a: scores, b: constant(scale, 'scale') });
-    const biased = b.add('add', { a: capped(b, scaled, shape.caps?.scores), b: biases.get(window)! }, {}, 'biased');
+    const bounded = capped(b, scaled, shape.caps?.scores);
+    const leaning = sloped === undefined ? bounded : b.add('add', { a: bounded, b: sloped }, {}, 'leaning');
+    const biased = b.add('add', { a: leaning, b: biases.get(keyOf(reachOf(index)))! }, {}, 'biased');
     const probabilities = softmax(
       b,
       biased,
@@ -340,6 +352,14 @@ function softmax(b: GraphBuilder, scores: Value, sinks: Value | undefined): Valu
   return b.add('div', { a: exp, b: total }, {}, 'probabilities');
 }
 
+/** x, no further from 0 than `most`. */
+function clipped(b: GraphBuilder, x: Value, most: number | undefined): Value {
+  if (most === undefined) return x;
+  const constant = (value: number, hint: string): Value => b.add('const', {}, { value }, hint);
+  const below = b.add('min', { a: x, b: constant(most, 'most') }, {}, 'below_most');
+  return b.add('max', { a: below, b: constant(-most, 'least') }, {}, 'clipped');
+}
+
 /** cap·tanh(x / cap) */
 function capped(b: GraphBuilder, x: Value, cap: number | undefined): Value {
   if (cap === undefined) return x;
@@ -364,6 +384,7 @@ export function buildLayers(
   const embedding = weight(`${names.embedding}.weight`, [shape.vocabSize, hidden]);
   let h = b.scope('embed', () => {
     const own = times(embeddedRows(blocks, b, embedding, tokens), factors.embedding, 'h_scaled');
+    if (names.embeddingNorm !== undefined) return norm(own, names.embeddingNorm);
     if (shape.positionRows === undefined) return own;
     const table = weight(positionsTensor(names), [shape.positionRows, hidden]);
     const of = b.add('gather_rows', { x: table, index: inputs.position }, {}, 'position_embedded');

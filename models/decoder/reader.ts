@@ -55,6 +55,12 @@ export class ConfigReader {
     );
   }
 
+  /** The object at `key`; an empty one where that is none. Messages begin with its key. */
+  within(key: string): ConfigReader {
+    const own = this.json[key];
+    return new ConfigReader(isRecord(own) ? own : {}, `${this.where}: ${key}`);
+  }
+
   /** Refuses the file. */
   fail(what: string): never {
     throw new UserError(`${this.where}: ${what}`);

@@ -10,6 +10,8 @@ import { recurrentTensors } from './recurrentTensors.js';
 /** Names of modules; those of projections and norms are below a layer. */
 export interface TensorNames {
   readonly embedding: string;
+  /** Of embeddings, before the first layer. Default: there is none. */
+  readonly embeddingNorm?: string;
   readonly head: string;
   readonly finalNorm: string;
   /** What stands before the number of a layer. */
@@ -211,6 +213,7 @@ export function decoderTensors(
     ...(config.positionRows === undefined || positions === undefined
       ? []
       : [rowsBehind(positionsTensor(names), positions.before, config.positionRows, hidden)]),
+    ...(names.embeddingNorm === undefined ? [] : norm(names.embeddingNorm)),
     ...Array.from({ length: config.layers }, (_, i) => layerTensors(`${names.layers}.${i}`, i)).flat(),
     ...norm(names.finalNorm),
     ...(config.head?.layers ?? []).flatMap(({ module, rows: out, isBiased }, i, layers) =>

@@ -6,7 +6,7 @@ import { LLAMA_NAMES } from '../decoder/tensors.js';
 import type { Json } from '../model/model.js';
 
 /** Keys of other decoders, which these have none of. */
-const WITHOUT = {
+export const WITHOUT = {
   num_key_value_heads: null,
   head_dim: null,
   rope_theta: null,

@@ -5,6 +5,7 @@ import type { HeadRecord } from '../heads/head.js';
 import { findHead } from '../heads/records.js';
 import type { Architecture, Json } from '../model/model.js';
 import { FAMILIES_HINT, otherKind } from '../model/refusals.js';
+import { ALIBI_FAMILIES } from './alibi.js';
 import { DENSE_FAMILIES } from './dense.js';
 import { EXPERT_FAMILIES } from './experts.js';
 import { GEMMA_FAMILIES } from './gemma.js';
@@ -25,6 +26,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   ...POSITION_FAMILIES,
   ...RECURRENT_FAMILIES,
   ...GPT_OSS_FAMILIES,
+  ...ALIBI_FAMILIES,
 ];
 
 const FAMILY_NAMES = ARCHITECTURES.map(({ name }) => name);

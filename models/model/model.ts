@@ -387,6 +387,29 @@ export function windowed(b: GraphBuilder, bias: Value, position: Value, keyPosit
   );
 }
 
+/**
+ * `bias` within chunks: −∞ where the key's position divided by `width` gives a smaller whole number than the query's.
+ * Keys behind the query are hidden already. Positions are as in `windowed`, and exact in f32.
+ */
+export function chunked(b: GraphBuilder, bias: Value, position: Value, keyPosition: Value, width: number): Value {
+  const by = b.add('const', {}, { value: width }, 'chunk_width');
+  const pieceOf = (at: Value, hint: string): Value => {
+    const wide = b.add('cast', { x: at }, { dtype: 'f32' }, `${hint}_position`);
+    return b.add('floor', { x: b.add('div', { a: wide, b: by }) }, {}, `${hint}_chunk`);
+  };
+  const near = b.add('le', { a: pieceOf(asQuery(b, position), 'query'), b: pieceOf(keyPosition, 'key') }, {}, 'near');
+  return b.add(
+    'select',
+    { condition: near, a: bias, b: b.add('const', {}, { value: -Infinity }, 'far') },
+    {},
+    'chunk_bias',
+  );
+}
+
+/** How many positions keys are further on than queries, i32[T, C]. Positions are as in `windowed`. */
+export const distances = (b: GraphBuilder, position: Value, keyPosition: Value): Value =>
+  b.add('sub', { a: keyPosition, b: asQuery(b, position) }, {}, 'further_on');
+
 /** Positions of the keys of a tree or meta-pair, i32[1, T]. */
 export const ownPositions = (b: GraphBuilder, position: Value): Value => asKey(b, position);
 

@@ -51,6 +51,8 @@ const YARDSTICKS: Readonly<Record<FamilyCheckpoint, readonly [error: number, agr
   falcon: [0.36, 1],
   gpt2: [0.029, 1],
   opt: [0.26, 1],
+  bloom: [0.27, 1],
+  mpt: [0.049, 0.992],
   olmoe: [0.17, 0.996],
   'granite-moe': [0.44, 0.988],
   'glm4-moe': [0.42, 0.988],

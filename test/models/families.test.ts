@@ -81,6 +81,8 @@ const NAMES: Readonly<Record<string, string>> = {
   'Granite MoE': 'granitemoe',
   'GPT-2': 'gpt2',
   OPT: 'opt',
+  BLOOM: 'bloom',
+  MPT: 'mpt',
   'Qwen 2 MoE': 'qwen2_moe',
   'Qwen 3 MoE': 'qwen3_moe',
 };

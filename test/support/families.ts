@@ -43,6 +43,8 @@ export const DENSE_CHECKPOINTS = [
   'falcon',
   'gpt2',
   'opt',
+  'bloom',
+  'mpt',
 ] as const;
 
 export const FAMILY_CHECKPOINTS = [...EXPERT_CHECKPOINTS, ...DENSE_CHECKPOINTS] as const;
@@ -311,6 +313,18 @@ const FAMILIES: Readonly<Record<string, Own>> = {
     ffn_dim: dice.pick([17, 56, 96]),
     enable_bias: dice.chance(0.7),
     activation_function: dice.pick(['relu', 'gelu']),
+  }),
+  bloom: () => ({ head_dim: null }),
+  mpt: (dice, { layers, heads, headDim }) => ({
+    head_dim: null,
+    d_model: heads * headDim,
+    n_layers: layers,
+    n_heads: heads,
+    attn_config: {
+      clip_qkv: dice.pick([null, 0.5, 4]),
+      softmax_scale: dice.pick([null, 0.3]),
+      alibi_bias_max: dice.pick([8, 16]),
+    },
   }),
   exaone4: (dice, { layers }) => ({
     sliding_window: dice.chance(0.7) ? dice.whole(1, 9) : null,

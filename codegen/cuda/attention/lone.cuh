@@ -118,7 +118,8 @@ template <PathConfig config, class Operands> TW_DEVICE void lone_attention(const
   const Path path = path_of<config>(x, first);
   const unsigned ring_at = array_address(memory);
   /* The tiles are [first_tile, tiles). */
-  const int first_tile = config.is_bounded() ? path.low / TILE_KEYS : 0, tiles = (path.keys + TILE_KEYS - 1) / TILE_KEYS;
+  const int first_tile = config.is_bounded() ? path.low / TILE_KEYS : 0;
+  const int tiles = (path.keys + TILE_KEYS - 1) / TILE_KEYS;
   LoneTiles<config, Operands> coming{ x, path, first_tile, tiles, 0, 0 };
   if constexpr (config.reads_ahead) {
     /*

@@ -1,0 +1,34 @@
+/** ALiBi (arXiv:2108.12409): scores fall by a slope of each head for every position that a key lies further back. */
+import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
+
+const powers = (count: number, exponent: (i: number) => number): readonly number[] =>
+  Array.from({ length: count }, (_, i) => 2 ** -exponent(i + 1));
+
+/**
+ * The slopes of the paper: 2^(−8i/n) for head i of n, from 1 on. Where n is no power of two, those of the power below
+ * it, then every other one of the power above it.
+ */
+export function paperSlopes(heads: number): readonly number[] {
+  const below = 2 ** Math.floor(Math.log2(heads));
+  const own = powers(below, (i) => (8 * i) / below);
+  return [...own, ...powers(heads - below, (i) => (4 * (2 * i - 1)) / below)];
+}
+
+/**
+ * MPT's: 2^(−most·i/n) for a power n of two. Where there are fewer heads than that, every other slope of those from the
+ * second on, then the ones between.
+ */
+export function mptSlopes(heads: number, most: number): readonly number[] {
+  const above = 2 ** Math.ceil(Math.log2(heads));
+  const own = powers(above, (i) => (most * i) / above);
+  if (above === heads) return own;
+  return [...own.filter((_, i) => i % 2 === 1), ...own.filter((_, i) => i % 2 === 0)].slice(0, heads);
+}
+
+/** What is added to scores, f32[h, T, C]. `distance`, i32[T, C]: how many positions keys are ahead of queries. */
+export function alibi(b: GraphBuilder, slopes: readonly number[], distance: Value): Value {
+  const values = slopes.map(Math.fround);
+  const own = b.add('vector', {}, { label: 'alibi_slopes', values }, 'slopes');
+  const byHead = b.add('reshape', { x: own }, { shape: [slopes.length, 1, 1] }, 'slope_by_head');
+  return b.add('mul', { a: byHead, b: b.add('cast', { x: distance }, { dtype: 'f32' }, 'distance_f') }, {}, 'alibi');
+}
