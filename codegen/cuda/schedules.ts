@@ -227,7 +227,7 @@ export function isLegalCuda(
         : `threads must be a multiple of 32, at most ${MAX_THREADS}`;
     case 'shrink':
       if (schedule.kind !== 'loop') return `a shrink kernel has a loop schedule, not ${schedule.kind}`;
-      return shrinkProblem(schedule) ?? true;
+      return shrinkProblem(kernel, module, schedule, facts.arch) ?? true;
     default:
       return kernel satisfies never;
   }
@@ -253,7 +253,7 @@ export function defaultCudaSchedule(own: Kernel, module: KernelModule, facts: Cu
     case 'shrink':
       return {
         ...{ kind: 'loop', threads: SHRINK_THREADS },
-        rows: defaultShrinkRows(extentIn(kernel.rows, bucket.extents)),
+        rows: defaultShrinkRows(kernel, module, facts.arch, extentIn(kernel.rows, bucket.extents)),
       };
     case 'logprobReduce':
       return { kind: 'loop', threads: 128 };

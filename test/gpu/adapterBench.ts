@@ -1,11 +1,14 @@
 /**
- * `node dist/test/gpu/adapterBench.js [RANK]`: what adapters cost the contractions of a layer of about 8B weights, with
+ * `node dist/test/gpu/adapterBench.js [RANK] [--rows N,N,…]`: what adapters cost the contractions of a layer of about 8B weights, with
  * the schedules that a plan would choose. For each number of rows: the layer without adapters; with room for them and
  * none in use; all rows with one; rows with as many as there are. Shares are of what the bytes alone would take. Where
- * rows are few also with products that shrink their rows themselves; their results are compared, bit by bit.
+ * rows are few also with products that shrink their rows themselves; their results are compared, bit by bit. So is
+ * what shrink kernels of very many rows leave, with tiles of fewer rows.
  */
 import { createHash } from 'node:crypto';
+import { parseArgs } from 'node:util';
 import { defaultCudaSchedule, emitCudaKernel, shrinkingSchedule } from '../../codegen/cuda/index.js';
+import { SHRINK_ROWS } from '../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import { packedBytes, physicalToLogical, slotBytes } from '../../ir/packing.js';
 import { rowStride } from '../../ir/plan.js';
@@ -20,14 +23,20 @@ import { deviceHere } from './device.js';
 
 const SHAPE = { hidden: 4096, inter: 14_336, headDim: 128 } as const;
 const SLOTS = 64;
-const SIZES: readonly number[] = [1, 8, 64, 1024, 8192];
 const CAPACITY = { T: 8192, R: 8192 };
 const WHICH = ['qkv', 'o', 'gateUp', 'down'] as const;
 
 const { arch, skip } = await deviceHere();
 if (typeof skip === 'string' || typeof arch !== 'string') throw new Error(String(skip));
 
-const rank = Number(process.argv[2] ?? 16);
+const { positionals, values: asked } = parseArgs({
+  allowPositionals: true,
+  options: { rows: { type: 'string', default: '1,8,64,1024,8192' } },
+});
+const rank = Number(positionals[0] ?? 16);
+const sizes = asked.rows.split(',').map(Number);
+if (!sizes.every((rows) => Number.isInteger(rows) && rows > 0 && rows <= CAPACITY.T))
+  throw new Error(`--rows ${asked.rows}: numbers from 1 to ${CAPACITY.T}`);
 const cuda = loadCudaAddon();
 const device = new cuda.Device(0);
 const { sharedBytesPerBlock, multiprocessors, name } = device.info;
@@ -71,7 +80,7 @@ function prepare(which: (typeof WHICH)[number]): Prepared {
 
 const cases = WHICH.map(prepare);
 
-for (const rows of SIZES) {
+for (const rows of sizes) {
   const bucket = scoringBucket({ tokens: rows, rows, longest: rows });
   const emit = (kernel: Kernel, module: KernelModule) =>
     emitCudaKernel(kernel, module, defaultCudaSchedule(kernel, module, facts, bucket), CAPACITY);
@@ -81,6 +90,12 @@ for (const rows of SIZES) {
     const shrinking = schedule.kind === 'gemm' ? shrinkingSchedule(kernel, module, schedule, rows) : undefined;
     return shrinking === undefined ? [] : [emitCudaKernel(kernel, module, shrinking, CAPACITY)];
   };
+  /** The shrink kernel with tiles of fewer rows, where the default has the most. */
+  const otherShrinks = ({ shrink, module }: AdapterCase) => {
+    const schedule = defaultCudaSchedule(shrink, module, facts, bucket);
+    if (schedule.kind !== 'loop' || schedule.rows !== SHRINK_ROWS.at(-1)) return [];
+    return ([64, 8] as const).map((tile) => emitCudaKernel(shrink, module, { ...schedule, rows: tile }, CAPACITY));
+  };
   let list;
   try {
     list = cases.map(({ own, memories }) => ({
@@ -89,12 +104,13 @@ for (const rows of SIZES) {
       base: [emit(own.base.kernel, own.base.module)],
       with: [own.shrink, own.kernel].map((kernel) => emit(kernel, own.module)),
       inside: shrinkingOf(own),
+      otherShrinks: otherShrinks(own),
     }));
   } catch (error) {
     console.log(`${rows} rows: ${error instanceof Error ? error.message : String(error)}`);
     continue;
   }
-  const texts = list.flatMap((each) => [...each.base, ...each.with, ...each.inside]);
+  const texts = list.flatMap((each) => [...each.base, ...each.with, ...each.inside, ...each.otherShrinks]);
   const { cubins } = await compileCubins(
     [...new Map(texts.map((text) => [text.symbol, text])).values()].map(({ symbol, source, headers }) => ({
       symbol,
@@ -106,13 +122,13 @@ for (const rows of SIZES) {
   const modules = new Map([...cubins].map(([symbol, cubin]) => [symbol, new cuda.Module(device, cubin)]));
   const slots: { memory: CudaMemory; offset: number; bytes: number }[] = [];
   const launches: ReturnType<typeof bindKernel>[] = [];
-  const numbers = list.map(({ own, memories, base, with: adapted, inside }) => {
+  const numbers = list.map(({ own, memories, base, with: adapted, inside, otherShrinks: others }) => {
     const from = slots.length;
     const names = [...memories.keys()];
     for (const each of names) slots.push({ memory: memories.get(each)!, offset: 0, bytes: bytesOf(own.module, each) });
     const add = (text: (typeof base)[number]): number =>
       launches.push(bindKernel(text.symbol, text, modules.get(text.symbol)!, (each) => from + names.indexOf(each))) - 1;
-    return { base: base.map(add), with: adapted.map(add), inside: inside.map(add) };
+    return { base: base.map(add), with: adapted.map(add), inside: inside.map(add), otherShrinks: others.map(add) };
   });
   const program = new cuda.Program({
     device,
@@ -208,6 +224,32 @@ for (const rows of SIZES) {
     );
     if (insideCells.length > 0) console.log(`${'  shrinking itself'.padEnd(35)}${insideCells.join('')}`);
   }
+  // Slots of the last state come in runs that end within tiles, and rows between them have none.
+  const mixed = (row: number): number => (row % 100 === 99 ? -1 : Math.floor(row / 150) % SLOTS);
+  for (const [state, slotOf] of [
+    ...states.map(([label, , slotOf]) => [label, slotOf] as const),
+    ['mixed', mixed] as const,
+  ])
+    for (const [i, { with: adapted, otherShrinks: others }] of numbers.entries()) {
+      const { own, memories } = list[i]!;
+      use(slotOf);
+      const out = memories.get(own.shrink.out)!;
+      const bytes = first(bytesOf(own.module, own.shrink.out));
+      const hashes: string[] = [];
+      for (const launch of others.length === 0 ? [] : [adapted[0]!, adapted[0]!, ...others]) {
+        out.write(0, new Uint8Array(bytes).fill(0xff));
+        await time([launch]);
+        hashes.push(
+          createHash('sha256')
+            .update(new Uint8Array(out.read(0, bytes)))
+            .digest('hex'),
+        );
+      }
+      if (hashes.length > 0)
+        console.log(
+          `shrink of ${own.kernel.name}, ${state}: ${new Set(hashes).size === 1 ? 'same bits' : 'OTHER BITS'}`,
+        );
+    }
   // Alone: what shrink kernels take.
   for (const [label, , slotOf] of states) {
     use(slotOf);

@@ -1,6 +1,12 @@
 /** The first factor of adapters on a GPU. */
-import { type CudaLoopSchedule, SHRINK_ROWS, type ShrinkRows } from '../../../ir/cuda.js';
-import type { ShrinkKernel } from '../../../ir/kernel.js';
+import {
+  type ClusterSize,
+  type CudaArch,
+  type CudaLoopSchedule,
+  SHRINK_ROWS,
+  type ShrinkRows,
+} from '../../../ir/cuda.js';
+import type { KernelModule, ShrinkKernel } from '../../../ir/kernel.js';
 import { roundUp } from '../../../ir/types.js';
 import { PACKED_COLUMNS } from '../../../ir/packing.js';
 import { type CudaOperands, ELEMENT_TYPES, type EmittedCuda, emittedPlain, kernelHead } from '../text/operands.js';
@@ -13,7 +19,8 @@ export const SHRINK_THREADS = 256;
  * How a tile is shared out: its columns, the blocks that take its slots by turns, and the steps of k that are on the
  * way together, as registers hold them. Few rows are limited by the bytes of factors: many blocks have a part of them
  * each. Many rows are limited by their own bytes: a block has all columns of them, if these are not too many. The
- * highest tiles have a ring of stages in shared memory instead.
+ * higher tiles have a ring of stages in shared memory instead, and the highest are shared out by ranges of k, which the
+ * blocks of a cluster have one each.
  */
 const TILES: Readonly<
   Record<ShrinkRows, { readonly columns: number; readonly units: number; readonly batch: number }>
@@ -22,10 +29,11 @@ const TILES: Readonly<
   16: { columns: 16, units: 8, batch: 2 },
   32: { columns: 48, units: 4, batch: 1 },
   64: { columns: 96, units: 8, batch: 1 },
+  256: { columns: 48, units: 1, batch: 1 },
 };
 
 /** Blocks whose registers share a multiprocessor: of few rows, one beside a block of the product before. */
-const BLOCKS: Readonly<Record<ShrinkRows, number>> = { 8: 3, 16: 2, 32: 1, 64: 2 };
+const BLOCKS: Readonly<Record<ShrinkRows, number>> = { 8: 3, 16: 2, 32: 1, 64: 2, 256: 2 };
 
 /** Rows of a tile whose operands come through a ring. */
 const RING_ROWS = 64;
@@ -36,16 +44,60 @@ const ringBytes = (tileN: number): number => {
   return Math.floor(MOST_RING_BYTES / stage) * stage;
 };
 
+/** Rows of a cluster, and the ranges of k of its blocks. */
+const [PANEL_ROWS, RANGES] = [256, 8] as const;
+/** Most bytes of a block where two share a multiprocessor of Hopper, and where one has it. */
+const [MOST_OF_TWO, MOST_OF_ONE] = [112 << 10, 227 << 10];
+/** Bytes of a stage of a block's rings, and the fewest and most stages. */
+const [PANEL_STAGE_BYTES, FEWEST_STAGES, MOST_STAGES] = [16 << 10, 3, 8];
+
+/**
+ * Columns of a cluster, and shared memory of its blocks: a range of the columns' factors, and the rings. Undefined if
+ * not even the fewest columns fit.
+ */
+function panelOf(k: number, columns: number): { readonly tileN: number; readonly sharedBytes: number } | undefined {
+  const pitch = roundUp(Math.ceil(Math.ceil(k / RANGES) / 32) * 32, 64) * 2;
+  const bytesOf = (tileN: number, stages: number): number => tileN * pitch + stages * PANEL_STAGE_BYTES;
+  const across = Math.ceil(columns / TILES[PANEL_ROWS].columns);
+  for (let tileN = roundUp(Math.ceil(columns / across), 16); tileN > 0; tileN -= 16) {
+    const most = tileN > 16 || bytesOf(tileN, FEWEST_STAGES) <= MOST_OF_TWO ? MOST_OF_TWO : MOST_OF_ONE;
+    const stages = Math.min(MOST_STAGES, Math.floor((most - tileN * pitch) / PANEL_STAGE_BYTES));
+    if (stages >= FEWEST_STAGES) return { tileN, sharedBytes: bytesOf(tileN, stages) };
+  }
+  return undefined;
+}
+
 /** Most rows of a call for which a tile is the default. */
-const MOST_ROWS: Readonly<Record<ShrinkRows, number>> = { 8: 256, 16: 1024, 32: 4096, 64: Infinity };
+const MOST_ROWS: Readonly<Record<ShrinkRows, number>> = { 8: 256, 16: 1024, 32: 4096, 64: 4096, 256: Infinity };
 
 /** Rows of a tile that are good for calls of so many. */
-export const defaultShrinkRows = (rows: number): ShrinkRows =>
-  SHRINK_ROWS.find((each) => rows <= MOST_ROWS[each]) ?? 64;
+export function defaultShrinkRows(
+  kernel: ShrinkKernel,
+  module: KernelModule,
+  arch: CudaArch,
+  rows: number,
+): ShrinkRows {
+  const best = SHRINK_ROWS.find((each) => rows <= MOST_ROWS[each]) ?? PANEL_ROWS;
+  return best < PANEL_ROWS || panelProblem(kernel, module, arch) === undefined ? best : RING_ROWS;
+}
+
+function panelProblem({ a, k, parts, rank }: ShrinkKernel, module: KernelModule, arch: CudaArch): string | undefined {
+  if (arch === 'sm_80') return `tiles of ${PANEL_ROWS} rows are clusters, which ${arch} does not have`;
+  if (module.buffers.find(({ name }) => name === a)?.dtype === 'f32') return 'floats are not multiplied by mma';
+  if (panelOf(k, parts * rank) !== undefined) return undefined;
+  return `ranges of ${Math.ceil(k / RANGES)} of k do not fit in shared memory`;
+}
 
 /** The reason why a schedule cannot run a shrink kernel; undefined if it can. */
-export const shrinkProblem = ({ threads }: CudaLoopSchedule): string | undefined =>
-  threads === SHRINK_THREADS ? undefined : `a shrink kernel has ${SHRINK_THREADS} threads, a warp for each range of k`;
+export function shrinkProblem(
+  kernel: ShrinkKernel,
+  module: KernelModule,
+  { threads, rows }: CudaLoopSchedule,
+  arch: CudaArch,
+): string | undefined {
+  if (threads !== SHRINK_THREADS) return `a shrink kernel has ${SHRINK_THREADS} threads, a warp for each range of k`;
+  return rows === PANEL_ROWS ? panelProblem(kernel, module, arch) : undefined;
+}
 
 /** Fields of ShrinkConfig (adapter/shrink.cuh), in order. */
 interface ShrinkConfig extends ConfigFields {
@@ -79,8 +131,9 @@ export function emitShrink(
   const across = Math.ceil(columns / tile.columns);
   const isFloats = a.dtype === 'f32';
   const hasRing = rows === RING_ROWS && !isFloats;
-  const tileN = roundUp(Math.ceil(columns / across), hasRing ? 16 : 8);
-  const sharedBytes = hasRing ? ringBytes(tileN) : 0;
+  const panel = rows === PANEL_ROWS ? panelOf(k, columns) : undefined;
+  const tileN = panel?.tileN ?? roundUp(Math.ceil(columns / across), hasRing ? 16 : 8);
+  const sharedBytes = panel?.sharedBytes ?? (hasRing ? ringBytes(tileN) : 0);
   const config: ShrinkConfig = {
     k,
     rank,
@@ -94,7 +147,7 @@ export function emitShrink(
     units: tile.units,
     batch: tile.batch,
     threads,
-    ...(hasRing ? { sharedBytes } : {}),
+    ...(sharedBytes > 0 ? { sharedBytes } : {}),
   };
   const buffers = buffersText(`ShrinkBuffers<${ELEMENT_TYPES[a.dtype]}>`, operands, {
     a: kernel.a,
@@ -104,17 +157,32 @@ export function emitShrink(
     out: kernel.out,
   });
   const { extents } = operands;
+  const [header, call] =
+    panel !== undefined
+      ? ['shrinkPanel', 'shrink_panel']
+      : hasRing
+        ? ['shrinkMany', 'shrink_many']
+        : ['shrink', isFloats ? 'shrink_floats' : 'shrink'];
   const source = unitText({
     about: aboutKernel(kernel, isFloats ? 'on CUDA cores' : `by mma, tiles of ${rows} × ${tileN}`),
-    includes: [hasRing ? 'adapter/shrinkMany.cuh' : 'adapter/shrink.cuh'],
+    includes: [`adapter/${header}.cuh`],
     config: { type: 'ShrinkConfig', fields: config },
     functors: [],
-    head: kernelHead({ symbol, extents, operands, tensorMaps: [], threads, blocks: BLOCKS[rows] }),
-    body: `  ${isFloats ? 'shrink_floats' : hasRing ? 'shrink_many' : 'shrink'}<config>(${kernel.rows}, ${buffers});`,
+    head: kernelHead({
+      symbol,
+      extents,
+      operands,
+      tensorMaps: [],
+      threads,
+      blocks: sharedBytes > MOST_OF_TWO ? 1 : BLOCKS[rows],
+    }),
+    body: `  ${call}<config>(${kernel.rows}, ${buffers});`,
   });
-  const grid = isFloats ? { per: 1, times: 1 } : { per: rows, times: tile.units * Math.ceil(columns / tileN) };
+  const cluster: ClusterSize = panel === undefined ? 1 : RANGES;
+  const times = cluster * tile.units * Math.ceil(columns / tileN);
+  const grid = isFloats ? { per: 1, times: 1 } : { per: rows, times };
   const plain = emittedPlain(source, threads, { kind: 'tiles', extent: kernel.rows, ...grid });
-  return { ...plain, launch: { ...plain.launch, sharedBytes } };
+  return { ...plain, launch: { ...plain.launch, sharedBytes, cluster } };
 }
 
 /** A kernel that is never launched. */

@@ -45,4 +45,12 @@ TW_DEVICE void send2(unsigned at, int rank, unsigned bar, float x, float y) {
                :: "r"(at), "r"(bar), "r"(rank), "f"(x), "f"(y) : "memory");
 }
 
+/* Two floats of shared memory of block `rank` of the cluster. */
+TW_DEVICE float2 fetch2(unsigned at, int rank) {
+  float2 x;
+  asm volatile("{\n.reg .u32 %%at;\nmapa.shared::cluster.u32 %%at, %2, %3;\n"
+               "ld.shared::cluster.v2.f32 {%0, %1}, [%%at];\n}" : "=f"(x.x), "=f"(x.y) : "r"(at), "r"(rank) : "memory");
+  return x;
+}
+
 }  // namespace tw

@@ -40,6 +40,38 @@ describe('shrink of many rows', () => {
   });
 });
 
+describe('shrink of very many rows', () => {
+  const bits = (which: 'qkv' | 'o' | 'down', hidden: number, slots: readonly number[], ranks: number): void => {
+    const own = adapterCase(which, { ...SHAPE, hidden }, { slots: 3, rank: ranks });
+    expectSame(emulateShrink(own, { slots }, 256), emulateShrink(own, { slots }, 32), which);
+  };
+  it('has the bits of other tiles where a panel has several slots and rows of none', () => {
+    bits(
+      'down',
+      64,
+      Array.from({ length: 40 }, (_, row) => (row % 7 === 0 ? -1 : row < 16 || row === 39 ? 1 : 2)),
+      16,
+    );
+  });
+  thorough(
+    'goes on in a second panel, leaves out tiles without rows of a slot, and has ranges of several stages',
+    () => {
+      bits(
+        'qkv',
+        1056,
+        Array.from({ length: 270 }, (_, row) => (row % 5 === 0 ? -1 : row < 100 ? 0 : row < 258 ? row % 3 : 2)),
+        32,
+      );
+      bits(
+        'o',
+        3072,
+        Array.from({ length: 300 }, (_, row) => (row < 256 ? -1 : 1)),
+        16,
+      );
+    },
+  );
+});
+
 describe('schedules of contractions with adapters', () => {
   it('are found under the key of the contraction without them', () => {
     const { base, kernel, module } = adapterCase('qkv', SHAPE, { slots: 3, rank: 16 });

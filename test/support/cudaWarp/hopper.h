@@ -204,6 +204,15 @@ template <class Value> static void tw_send(unsigned at, unsigned rank, unsigned 
   b.bytes -= (long long)sizeof value;
   tw_bar_settle(b);
 }
+/* ld.shared::cluster: a value of another block of the cluster. */
+template <class Value> static Value tw_fetch(unsigned at, unsigned rank) {
+  if (at % sizeof(Value) != 0 || at + sizeof(Value) > TW_SHARED_BYTES) tw_fail("a value lies outside shared memory");
+  const unsigned char *const from = tw_memory_of(rank) + at;
+  tw_race_read(from, sizeof(Value));
+  Value value;
+  memcpy(&value, from, sizeof value);
+  return value;
+}
 /* bar.sync and bar.arrive of two warpgroups. */
 static void tw_named_arrive(unsigned id, unsigned count) {
   tw_meeting &m = tw_named[tw_rank][id];

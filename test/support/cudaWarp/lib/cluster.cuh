@@ -16,5 +16,6 @@ inline void send(unsigned at, int rank, unsigned bar, float x) { tw_send(at, (un
 inline void send2(unsigned at, int rank, unsigned bar, float x, float y) {
   tw_send(at, (unsigned)rank, bar, float2{ x, y });
 }
+inline float2 fetch2(unsigned at, int rank) { return tw_fetch<float2>(at, (unsigned)rank); }
 
 }  // namespace tw
