@@ -1,0 +1,340 @@
+/** Configurations as they are published. Sizes are those of models where they are read, else made up. */
+
+export type Json = Readonly<Record<string, unknown>>;
+
+const sizes = (
+  [hidden_size, intermediate_size, num_hidden_layers]: readonly [number, number, number],
+  [num_attention_heads, num_key_value_heads]: readonly [number, number],
+  vocab_size: number,
+): Json => ({
+  hidden_size,
+  intermediate_size,
+  num_hidden_layers,
+  num_attention_heads,
+  num_key_value_heads,
+  vocab_size,
+});
+
+export const LLAMA_8B = {
+  architectures: ['LlamaForCausalLM'],
+  model_type: 'llama',
+  ...sizes([4096, 14_336, 32], [32, 8], 128_256),
+  max_position_embeddings: 131_072,
+  rms_norm_eps: 1e-5,
+  rope_theta: 500_000,
+  tie_word_embeddings: false,
+  torch_dtype: 'bfloat16',
+  attention_bias: false,
+  hidden_act: 'silu',
+  bos_token_id: 128_000,
+  eos_token_id: [128_001, 128_008, 128_009],
+};
+const LLAMA3_ROPE = {
+  factor: 8,
+  low_freq_factor: 1,
+  high_freq_factor: 4,
+  original_max_position_embeddings: 8192,
+  rope_type: 'llama3',
+};
+export const MISTRAL_7B = {
+  architectures: ['MistralForCausalLM'],
+  model_type: 'mistral',
+  ...sizes([4096, 14_336, 32], [32, 8], 32_000),
+  max_position_embeddings: 32_768,
+  rms_norm_eps: 1e-5,
+  sliding_window: 4096,
+  tie_word_embeddings: false,
+  use_cache: true,
+};
+export const QWEN2_7B = {
+  architectures: ['Qwen2ForCausalLM'],
+  model_type: 'qwen2',
+  ...sizes([3584, 18_944, 28], [28, 4], 152_064),
+  max_position_embeddings: 32_768,
+  max_window_layers: 28,
+  sliding_window: 131_072,
+  use_sliding_window: false,
+  use_mrope: false,
+  tie_word_embeddings: false,
+  rms_norm_eps: 1e-6,
+};
+export const QWEN3_8B = {
+  architectures: ['Qwen3ForCausalLM'],
+  model_type: 'qwen3',
+  ...sizes([4096, 12_288, 36], [32, 8], 151_936),
+  head_dim: 128,
+  max_position_embeddings: 40_960,
+  max_window_layers: 36,
+  sliding_window: null,
+  use_sliding_window: false,
+  attention_bias: false,
+  tie_word_embeddings: false,
+  rope_scaling: null,
+};
+export const GEMMA3_1B = {
+  architectures: ['Gemma3ForCausalLM'],
+  model_type: 'gemma3_text',
+  ...sizes([1152, 6912, 26], [4, 1], 262_144),
+  head_dim: 256,
+  hidden_activation: 'gelu_pytorch_tanh',
+  attn_logit_softcapping: null,
+  final_logit_softcapping: null,
+  query_pre_attn_scalar: 256,
+  max_position_embeddings: 32_768,
+  rope_local_base_freq: 10_000,
+  rope_theta: 1_000_000,
+  sliding_window: 512,
+  sliding_window_pattern: 6,
+  use_bidirectional_attention: false,
+};
+export const GEMMA2_9B = {
+  architectures: ['Gemma2ForCausalLM'],
+  model_type: 'gemma2',
+  ...sizes([3584, 14_336, 42], [16, 8], 256_000),
+  head_dim: 256,
+  attn_logit_softcapping: 50,
+  final_logit_softcapping: 30,
+  query_pre_attn_scalar: 256,
+  sliding_window: 4096,
+};
+const LLAMA_DEFAULTS = { is_encoder_decoder: false, is_decoder: false, add_cross_attention: false };
+
+const VISION = { depth: 32, hidden_size: 1280 };
+const GPT_OSS_20B = {
+  architectures: ['GptOssForCausalLM'],
+  model_type: 'gpt_oss',
+  ...sizes([2880, 2880, 24], [64, 8], 201_088),
+  head_dim: 64,
+  attention_bias: true,
+  experts_per_token: 4,
+  initial_context_length: 4096,
+  num_experts_per_tok: 4,
+  num_local_experts: 32,
+  layer_types: Array.from({ length: 24 }, (_, i) => (i % 2 === 0 ? 'sliding_attention' : 'full_attention')),
+  sliding_window: 128,
+  rope_theta: 150_000,
+  rope_scaling: {
+    rope_type: 'yarn',
+    factor: 32,
+    beta_fast: 32,
+    beta_slow: 1,
+    truncate: false,
+    original_max_position_embeddings: 4096,
+  },
+  swiglu_limit: 7,
+  output_router_logits: false,
+  router_aux_loss_coef: 0.9,
+};
+
+/** Each with the family that reads it. */
+export const READ: readonly (readonly [model: string, config: Json, family: string])[] = [
+  [
+    'Qwen 2.5 VL 7B',
+    {
+      ...QWEN2_7B,
+      architectures: ['Qwen2_5_VLForConditionalGeneration'],
+      model_type: 'qwen2_5_vl',
+      rope_theta: 1_000_000,
+      rope_scaling: { type: 'mrope', mrope_section: [16, 24, 24] },
+      vision_config: VISION,
+    },
+    'Qwen2ForCausalLM',
+  ],
+  [
+    'Qwen 3 VL 8B',
+    {
+      architectures: ['Qwen3VLForConditionalGeneration'],
+      model_type: 'qwen3_vl',
+      text_config: {
+        ...QWEN3_8B,
+        architectures: undefined,
+        model_type: 'qwen3_vl_text',
+        rope_scaling: { rope_type: 'default', mrope_interleaved: true, mrope_section: [24, 20, 20] },
+      },
+      vision_config: VISION,
+    },
+    'Qwen3ForCausalLM',
+  ],
+  [
+    'Ministral 3 8B',
+    {
+      architectures: ['Mistral3ForConditionalGeneration'],
+      model_type: 'mistral3',
+      text_config: {
+        model_type: 'ministral3',
+        ...sizes([4096, 14_336, 34], [32, 8], 131_072),
+        head_dim: 128,
+        max_position_embeddings: 262_144,
+        rope_parameters: {
+          type: 'yarn',
+          rope_type: 'yarn',
+          rope_theta: 1_000_000,
+          factor: 16,
+          original_max_position_embeddings: 16_384,
+          llama_4_scaling_beta: 0.1,
+          mscale: 1,
+          mscale_all_dim: 1,
+        },
+      },
+    },
+    'Ministral3ForCausalLM',
+  ],
+  ['Llama 3.1 8B', { ...LLAMA_8B, rope_scaling: LLAMA3_ROPE, mlp_bias: false, pretraining_tp: 1 }, 'LlamaForCausalLM'],
+  [
+    'Llama 3.2 1B',
+    {
+      ...LLAMA_8B,
+      ...sizes([2048, 8192, 16], [32, 8], 128_256),
+      head_dim: 64,
+      tie_word_embeddings: true,
+      rope_scaling: { ...LLAMA3_ROPE, factor: 32 },
+    },
+    'LlamaForCausalLM',
+  ],
+  [
+    'all defaults written out, as old files have them',
+    { ...LLAMA_8B, ...LLAMA_DEFAULTS, id2label: { 0: 'LABEL_0' }, problem_type: null, is_causal: true },
+    'LlamaForCausalLM',
+  ],
+  ['a head of tokens that scores steps (RLHFlow)', { ...LLAMA_8B, num_labels: 1 }, 'LlamaForCausalLM'],
+  ['gpt-oss 20B', GPT_OSS_20B, 'GptOssForCausalLM'],
+  [
+    'LLaMA 2 7B 32K, whose code need not be run',
+    {
+      ...LLAMA_8B,
+      auto_map: { AutoModelForCausalLM: 'togethercomputer/x--modeling_flash_llama.LlamaForCausalLM' },
+      rope_scaling: { type: 'linear', factor: 8 },
+    },
+    'LlamaForCausalLM',
+  ],
+  ['Yi', { ...LLAMA_8B, architectures: ['YiForCausalLM'] }, 'LlamaForCausalLM'],
+  ['the oldest conversions', { ...LLAMA_8B, architectures: ['LLaMAForCausalLM'] }, 'LlamaForCausalLM'],
+  ['no class', { ...LLAMA_8B, architectures: null }, 'LlamaForCausalLM'],
+  [
+    'a base model whose embeddings are its head',
+    { ...LLAMA_8B, architectures: ['LlamaModel'], tie_word_embeddings: true },
+    'LlamaForCausalLM',
+  ],
+  ['Mistral 7B', MISTRAL_7B, 'MistralForCausalLM'],
+  ['Mistral NeMo', { ...MISTRAL_7B, head_dim: 128, hidden_size: 5120, sliding_window: null }, 'MistralForCausalLM'],
+  [
+    'Mixtral 8x7B',
+    {
+      ...MISTRAL_7B,
+      architectures: ['MixtralForCausalLM'],
+      model_type: 'mixtral',
+      sliding_window: null,
+      num_experts_per_tok: 2,
+      num_local_experts: 8,
+    },
+    'MixtralForCausalLM',
+  ],
+  ['Qwen 2.5 7B', QWEN2_7B, 'Qwen2ForCausalLM'],
+  ['Qwen 3 8B', QWEN3_8B, 'Qwen3ForCausalLM'],
+  ['Qwen 3 Embedding, a whole model', { ...QWEN3_8B, tie_word_embeddings: true }, 'Qwen3ForCausalLM'],
+  [
+    'Qwen 3 30B-A3B',
+    {
+      ...QWEN3_8B,
+      architectures: ['Qwen3MoeForCausalLM'],
+      model_type: 'qwen3_moe',
+      decoder_sparse_step: 1,
+      mlp_only_layers: [],
+      moe_intermediate_size: 768,
+      norm_topk_prob: true,
+      num_experts: 128,
+      num_experts_per_tok: 8,
+    },
+    'Qwen3MoeForCausalLM',
+  ],
+  [
+    'Gemma 2B',
+    {
+      architectures: ['GemmaForCausalLM'],
+      model_type: 'gemma',
+      ...sizes([2048, 16_384, 18], [8, 1], 256_000),
+      head_dim: 256,
+      hidden_act: 'gelu',
+    },
+    'GemmaForCausalLM',
+  ],
+  ['Gemma 2 9B', GEMMA2_9B, 'Gemma2ForCausalLM'],
+  ['Gemma 3 1B', GEMMA3_1B, 'Gemma3ForCausalLM'],
+  [
+    'Gemma 3 4B',
+    {
+      architectures: ['Gemma3ForConditionalGeneration'],
+      model_type: 'gemma3',
+      eos_token_id: [1, 106],
+      text_config: { model_type: 'gemma3_text', hidden_size: 2560, intermediate_size: 10_240, num_hidden_layers: 34 },
+      vision_config: { model_type: 'siglip_vision_model' },
+    },
+    'Gemma3ForCausalLM',
+  ],
+  [
+    'Phi 3 mini, whose code need not be run',
+    {
+      architectures: ['Phi3ForCausalLM'],
+      model_type: 'phi3',
+      auto_map: { AutoConfig: 'configuration_phi3.Phi3Config', AutoModelForCausalLM: 'modeling_phi3.Phi3ForCausalLM' },
+      ...sizes([3072, 8192, 32], [32, 32], 32_064),
+      max_position_embeddings: 4096,
+      original_max_position_embeddings: 4096,
+      sliding_window: 2047,
+    },
+    'Phi3ForCausalLM',
+  ],
+  [
+    'Pythia',
+    {
+      architectures: ['GPTNeoXForCausalLM'],
+      model_type: 'gpt_neox',
+      hidden_size: 512,
+      intermediate_size: 2048,
+      num_hidden_layers: 6,
+      num_attention_heads: 8,
+      vocab_size: 50_304,
+      hidden_act: 'gelu',
+      rotary_pct: 0.25,
+      is_decoder: false,
+    },
+    'GPTNeoXForCausalLM',
+  ],
+  [
+    'LLaVA 1.5',
+    {
+      architectures: ['LlavaForConditionalGeneration'],
+      model_type: 'llava',
+      text_config: { model_type: 'llama', architectures: ['LlamaForCausalLM'], vocab_size: 32_064 },
+      vision_config: { model_type: 'clip_vision_model' },
+    },
+    'LlamaForCausalLM',
+  ],
+  [
+    'Mistral Small 3.1',
+    {
+      architectures: ['Mistral3ForConditionalGeneration'],
+      model_type: 'mistral3',
+      text_config: { ...MISTRAL_7B, architectures: undefined, head_dim: 128, hidden_size: 5120, sliding_window: null },
+    },
+    'MistralForCausalLM',
+  ],
+  [
+    'Qwen 2 Audio',
+    {
+      architectures: ['Qwen2AudioForConditionalGeneration'],
+      model_type: 'qwen2_audio',
+      text_config: { ...QWEN2_7B, architectures: undefined },
+    },
+    'Qwen2ForCausalLM',
+  ],
+  [
+    'SmolVLM',
+    {
+      architectures: ['SmolVLMForConditionalGeneration'],
+      model_type: 'smolvlm',
+      text_config: { ...LLAMA_8B, architectures: ['VLlama3ForCausalLM'] },
+    },
+    'LlamaForCausalLM',
+  ],
+];
