@@ -70,6 +70,7 @@ export const EXAMPLES: readonly Example[] = [
   example('not', [['bool[2]', [0, 1]]], 'bool[2]', [1, 0]),
   example('neg', [X], 'f32[2]', [-6, 1.5]),
   example('exp', [['f32[2]', [0, -Infinity]]], 'f32[2]', [1, 0]),
+  example('floor', [['f32[3]', [1.5, -0.5, 2]]], 'f32[3]', [1, -1, 2]),
   example('log', [['f32[2]', [1, 0]]], 'f32[2]', [0, -Infinity]),
   example('sqrt', [['f32[2]', [9, 0.25]]], 'f32[2]', [3, 0.5]),
   example('rsqrt', [['f32[2]', [4, 0.25]]], 'f32[2]', [0.5, 2]),

@@ -204,7 +204,7 @@ describe('describeModel', () => {
       { architectures: ['MambaForCausalLM'], model_type: 'mamba' },
       '"MambaForCausalLM" is not supported: it is a model whose layers keep a recurrent state',
     ],
-    ['another model type', { architectures: undefined, model_type: 'gpt2' }, 'model_type "gpt2" is not supported'],
+    ['another model type', { architectures: undefined, model_type: 'gptj' }, 'model_type "gptj" is not supported'],
     [
       'an architecture that is no text',
       { architectures: [7], model_type: undefined },
@@ -223,7 +223,7 @@ describe('describeModel', () => {
     ['no architecture', { architectures: undefined, model_type: undefined }, 'neither architectures nor model_type'],
     ['attention bias', { attention_bias: 1 }, 'attention_bias: expected true or false, got 1'],
     ['mlp bias', { mlp_bias: 'yes' }, 'mlp_bias: expected true or false, got "yes"'],
-    ['another activation', { hidden_act: 'relu' }, 'hidden_act is "relu": supported activations are silu, swish, gelu'],
+    ['another activation', { hidden_act: 'tanh' }, 'hidden_act is "tanh": supported activations are silu, swish, gelu'],
     ['no activation', { hidden_act: ['silu'] }, 'hidden_act is ["silu"]: supported activations'],
     ['partial rotary', { partial_rotary_factor: 0.5 }, 'partial_rotary_factor is 0.5'],
     [
