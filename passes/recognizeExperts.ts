@@ -47,7 +47,7 @@ export function recognizeExperts(graph: Graph): Graph {
 }
 
 function build(
-  { x, inner, experts, down, downBias }: Mixture,
+  { x: read, inner, weights: shares, experts, down, downBias }: Mixture,
   routing: Routing,
   node: Node,
   search: MixtureSearch,
@@ -59,10 +59,16 @@ function build(
   const bias = routing.bias && rewriter.map(routing.bias);
   const by = defined({ scores: routing.scores });
   const slots = Array.from({ length: k }, (_, slot) => slot);
+  const scaled = k === 1 ? search.scaledInput(read, shares) : undefined;
+  const x = scaled ?? read;
   const { chosen, weights } = rewriter.scope(`${path}.route`, () => {
     const among = groups && { groups: groups.count, kept: groups.kept, best: groups.best };
     const own = rewriter.add('top_experts', { logits, ...defined({ bias }) }, { k, ...by, ...among }, 'experts');
-    const rule = { normalized: routing.normalized, ...by, ...defined({ factor: routing.factor }) };
+    const rule = {
+      normalized: routing.normalized && scaled === undefined,
+      ...by,
+      ...defined({ factor: routing.factor }),
+    };
     const weightOf = (slot: number): Value =>
       rewriter.add('expert_weight', { logits, experts: own }, { slot, ...rule }, 'weight');
     return { chosen: own, weights: slots.map(weightOf) };
@@ -75,7 +81,11 @@ function build(
   const owners = isBiased
     ? rewriter.add('expert_owners', { experts: chosen }, {}, 'expert_owners', `${path}.sortByExpert`)
     : undefined;
-  const rows = { x: rewriter.map(x), index: order };
+  const own = rewriter.map(x);
+  const factor = weights[0];
+  const input =
+    scaled === undefined || factor === undefined ? own : rewriter.add('mul', { a: own, b: factor }, {}, 'scaled', path);
+  const rows = { x: input, index: order };
   const gathered = rewriter.add('gather_rows', rows, {}, `${x.name}_by_expert`, `${path}.gather`);
   const grouped = copyOf(inner, { gathered, chosen, owners, experts }, search, rewriter);
   return rewriter.scope(path, () => {
@@ -88,6 +98,7 @@ function build(
         : rewriter.add('add', { a: products, b: ownBias(downBias, owners!, rewriter) }, {}, 'down_biased', node.path);
     const parts = places.map((place, slot) => {
       const part = rewriter.add('gather_rows', { x: results, index: place }, {}, 'part');
+      if (scaled !== undefined) return part;
       return rewriter.add('mul', { a: part, b: at(weights, slot) }, {}, 'weighted_part');
     });
     return parts.reduce((sum, part) => rewriter.add('add', { a: sum, b: part }, {}, 'mixed'));
@@ -234,6 +245,12 @@ export class MixtureSearch {
     const node = this.defs.get(v);
     if (v.type.shape.length === 1 && this.m.through(v, 'reshape') !== undefined) return true;
     return node !== undefined && node.op !== 'linear' && node.inputs.some((operand) => this.hasBiases(operand));
+  }
+
+  /** The x where `v` is x times the weight of a row's only expert, which `shares`, its part of the sum, is divided by. */
+  scaledInput(v: Value, shares: Value): Value | undefined {
+    const sum = this.m.node(shares, 'div')?.operands.b;
+    return this.m.pairs(v, 'mul').find(([, by]) => sum !== undefined && by === sum)?.[0];
   }
 
   /** The matrices of one shape that `v` has one behind another along `axis`. */

@@ -44,9 +44,9 @@ export interface DecoderConfig extends ModelConfig {
   /**
    * Norm of q and k before rotary embedding: of each head, with one weight for all heads or one of its own, or of the
    * whole row. `own head`: without biases, whatever other norms have. `turned head`: RMSNorm of heads, behind rotary
-   * embedding. Default: none.
+   * embedding. `unit head`: the same without weights, of layers that turn. Default: none.
    */
-  readonly qkNorm?: 'head' | 'own head' | 'row' | 'turned head';
+  readonly qkNorm?: 'head' | 'own head' | 'row' | 'turned head' | 'unit head';
   /** Rows of a table of positions, whose vectors are added to embeddings: the context. Default: there is none. */
   readonly positionRows?: number;
   /** Layers whose queries and keys are not rotated, in ascending order. Default: none. */
@@ -64,6 +64,10 @@ export interface DecoderConfig extends ModelConfig {
   readonly sinks?: true;
   /** For each layer, of how many positions the pieces are that a query's keys lie in; null: none. Default: none. */
   readonly chunks?: Windows;
+  /** Queries of layers that do not turn are multiplied by 1 + by·ln(1 + ⌊(position + 1) / every⌋). Default: they are not. */
+  readonly temperature?: { readonly every: number; readonly by: number };
+  /** Inner width of layers without experts, where it is another. */
+  readonly denseWidth?: number;
   /** ALiBi: of each head, what is added to a score for every position that a key is further on. Default: none. */
   readonly slopes?: readonly number[];
   /** Largest magnitude of what q, k and v are projected to. Default: any. */
@@ -106,6 +110,8 @@ export type Differences = Pick<
   | 'windows'
   | 'sinks'
   | 'chunks'
+  | 'temperature'
+  | 'denseWidth'
   | 'slopes'
   | 'clip'
   | 'caps'

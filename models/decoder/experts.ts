@@ -34,6 +34,8 @@ export interface ExpertsConfig {
   readonly routing?: RoutingConfig;
   /** Inner width of an expert that every token takes, times a gate of its own. Default: there is none. */
   readonly sharedWidth?: number;
+  /** True if a row's only expert reads it times its weight, and what it gives is added as it is. Default: false. */
+  readonly scalesInputs?: boolean;
   /** False if what that expert gives is added as it is. Default: true. */
   readonly hasSharedGate?: boolean;
   /** Whether the router and all matrices of experts have biases. Default: none has. */
@@ -215,10 +217,12 @@ export function buildExperts(context: ExpertContext, experts: ExpertsConfig, x: 
   };
   const linear = (from: Value, matrix: Value, name: string): Value =>
     b.scope(name, () => b.add('linear', { x: from, w: matrix }, {}, name));
-  const weights = b.scope('router', () => routing(context, experts, x, layer));
+  const { weights, total } = b.scope('router', () => routing(context, experts, x, layer));
+  const read =
+    experts.scalesInputs === true && total !== undefined ? b.add('mul', { a: x, b: total }, {}, 'scaled') : x;
   const mixed = b.scope('experts', () => {
     const inner = (name: 'gate' | 'up'): Value => {
-      const product = linear(x, all(name, [width, hidden]), name);
+      const product = linear(read, all(name, [width, hidden]), name);
       return experts.isBiased === true ? biasOfExperts(context, experts, product, layer, name) : product;
     };
     const [gate, up] = [inner('gate'), inner('up')];
@@ -290,7 +294,7 @@ function routing(
   { count, chosen, isNormalized, isBiased, routing: rule = {} }: ExpertsConfig,
   x: Value,
   layer: string,
-): Value {
+): { readonly weights: Value; readonly total: Value | undefined } {
   const product = b.add(
     'linear',
     { x, w: weight(`${layer}.${names.router}.weight`, [count, hidden]) },
@@ -308,8 +312,9 @@ function routing(
   const open = groups === undefined ? compared : inKeptGroups(b, compared, count, groups);
   const mask = b.add('top_mask', { x: open }, { k: chosen }, 'is_chosen');
   const kept = b.add('mul', { a: scores, b: mask }, {}, 'chosen');
-  const shares = isNormalized
-    ? b.add('div', { a: kept, b: b.add('sum', { x: kept }, {}, 'share') }, {}, 'shares')
-    : kept;
-  return factor === 1 ? shares : b.add('mul', { a: shares, b: b.add('const', {}, { value: factor }) }, {}, 'weights');
+  const total = isNormalized ? b.add('sum', { x: kept }, {}, 'share') : undefined;
+  const shares = total === undefined ? kept : b.add('div', { a: kept, b: total }, {}, 'shares');
+  const weights =
+    factor === 1 ? shares : b.add('mul', { a: shares, b: b.add('const', {}, { value: factor }) }, {}, 'weights');
+  return { weights, total };
 }

@@ -197,7 +197,7 @@ export function layerBlocks(
       sin: perHead(scaled(b.add('sin', { x: angle })), 'sin_table'),
     };
   };
-  const { turns, windowTurns, biases, sloped, previous } = b.scope('prepare', () => {
+  const { turns, windowTurns, biases, sloped, heat, previous } = b.scope('prepare', () => {
     const all = turnsBy(options.rotary);
     const own = masks();
     const reaches = Array.from({ length: shape.layers }, (_, layer) => reachOf(layer));
@@ -206,6 +206,7 @@ export function layerBlocks(
       turns: all,
       windowTurns: options.windowRotary === undefined ? all : turnsBy(options.windowRotary),
       biases,
+      heat: shape.temperature && temperature(b, toF32(position, 'position_f'), shape.temperature),
       sloped: shape.slopes && alibi(b, shape.slopes, own.distance()),
       previous: shape.recurrent && previousTokens(b, position, paths?.(), shape.recurrent),
     };
@@ -253,6 +254,7 @@ export function layerBlocks(
       if (!isTurned) return inHeads(name, count);
       const heads = inHeads(name, count, byPairs);
       const turn = (x: Value): Value => rope(x, window === undefined ? turns : windowTurns);
+      if (shape.qkNorm === 'unit head') return turn(unitHeads(b, heads, shape.rmsNormEps));
       // Turning keeps the length of a head, so that the norm may take it before.
       return shape.qkNorm === 'turned head'
         ? norm(heads, `${layer}.${names.qkNorms[name]}`, { rows: byPairs, between: turn })
@@ -261,7 +263,9 @@ export function layerBlocks(
     const headsFirst = (v: Value, hint: string): Value => b.add('transpose', { x: v }, { order: [1, 0, 2] }, hint);
     const shared = (v: Value): Value =>
       heads === kvHeads ? v : b.add('repeat', { x: v }, { times: heads / kvHeads }, 'shared');
-    const q = headsFirst(turned('q', heads), 'q_by_head');
+    const own = turned('q', heads);
+    const tempered = heat === undefined || isTurned ? own : b.add('mul', { a: own, b: heat }, {}, 'tempered');
+    const q = headsFirst(tempered, 'q_by_head');
     const k = shared(headsFirst(visible('k', turned('k', kvHeads), index), 'k_by_head'));
     const v = shared(headsFirst(visible('v', inHeads('v', kvHeads), index), 'v_by_head'));
     const scores = b.add(
@@ -322,7 +326,8 @@ export function layerBlocks(
         x,
         layer,
       );
-    const inner = (name: 'gate' | 'up'): Value => b.scope(name, () => project(x, layer, name, shape.intermediateSize));
+    const inner = (name: 'gate' | 'up'): Value =>
+      b.scope(name, () => project(x, layer, name, shape.denseWidth ?? shape.intermediateSize));
     const active = (product: Value): Value => activate(b, shape.activation ?? 'silu', product);
     if (shape.isGated === false) {
       const activated = active(inner('up'));
@@ -350,6 +355,28 @@ function softmax(b: GraphBuilder, scores: Value, sinks: Value | undefined): Valu
       ? sum
       : b.add('add', { a: sum, b: b.add('exp', { x: b.add('sub', { a: sink, b: top }) }) }, {}, 'total');
   return b.add('div', { a: exp, b: total }, {}, 'probabilities');
+}
+
+/** Heads divided by the root of their mean square. */
+function unitHeads(b: GraphBuilder, x: Value, epsilon: number): Value {
+  const square = b.add('mean', { x: b.add('mul', { a: x, b: x }, {}, 'square') }, {}, 'mean_square');
+  const eps = b.add('const', {}, { value: epsilon }, 'eps');
+  const scale = b.add('rsqrt', { x: b.add('add', { a: square, b: eps }) }, {}, 'rms_scale');
+  return b.add('mul', { a: x, b: scale }, {}, 'unit');
+}
+
+/** f32[T, 1, 1]: what queries at `position`, f32[T], are multiplied by. */
+function temperature(
+  b: GraphBuilder,
+  position: Value,
+  { every, by }: { readonly every: number; readonly by: number },
+): Value {
+  const constant = (value: number, hint: string): Value => b.add('const', {}, { value }, hint);
+  const one = constant(1, 'one');
+  const count = b.add('div', { a: b.add('add', { a: position, b: one }), b: constant(every, 'every') });
+  const log = b.add('log', { x: b.add('add', { a: b.add('floor', { x: count }), b: one }) });
+  const factor = b.add('add', { a: b.add('mul', { a: log, b: constant(by, 'by') }), b: one }, {}, 'temperature');
+  return b.add('reshape', { x: factor }, { shape: ['T', 1, 1] }, 'temperature_of_token');
 }
 
 /** x, no further from 0 than `most`. */

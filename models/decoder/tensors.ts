@@ -99,7 +99,7 @@ export function decoderTensors(
   names: TensorNames,
   shapeOf: ShapeOf = () => undefined,
 ): readonly ExpectedTensor[] {
-  const { hiddenSize: hidden, intermediateSize: inter } = config;
+  const { hiddenSize: hidden, denseWidth: inter = config.intermediateSize } = config;
   const queries = config.heads * config.headDim;
   const keys = config.kvHeads * config.headDim;
   const norm = (module: string, width = hidden): ExpectedTensor[] => [
@@ -131,7 +131,7 @@ export function decoderTensors(
     },
   ];
   const qkNorm = (layer: string, name: 'q' | 'k', row: number): ExpectedTensor[] =>
-    config.qkNorm === undefined
+    config.qkNorm === undefined || config.qkNorm === 'unit head'
       ? []
       : config.qkNorm === 'own head'
         ? (names.hasNormsInOne === true ? normsInOne : ownNorms)(

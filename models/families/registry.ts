@@ -11,6 +11,7 @@ import { EXPERT_FAMILIES } from './experts.js';
 import { GEMMA_FAMILIES } from './gemma.js';
 import { GPT_OSS_FAMILIES } from './gptOss.js';
 import { LAYER_NORM_FAMILIES } from './layerNorm.js';
+import { LLAMA4_FAMILIES } from './llama4.js';
 import { LLAMA_FAMILIES } from './llama.js';
 import { POSITION_FAMILIES } from './positions.js';
 import { QWEN_FAMILIES } from './qwen.js';
@@ -27,6 +28,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   ...RECURRENT_FAMILIES,
   ...GPT_OSS_FAMILIES,
   ...ALIBI_FAMILIES,
+  ...LLAMA4_FAMILIES,
 ];
 
 const FAMILY_NAMES = ARCHITECTURES.map(({ name }) => name);

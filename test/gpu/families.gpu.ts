@@ -53,6 +53,7 @@ const YARDSTICKS: Readonly<Record<FamilyCheckpoint, readonly [error: number, agr
   opt: [0.26, 1],
   bloom: [0.27, 1],
   mpt: [0.049, 0.992],
+  llama4: [0.12, 1],
   olmoe: [0.17, 0.996],
   'granite-moe': [0.44, 0.988],
   'glm4-moe': [0.42, 0.988],

@@ -82,6 +82,7 @@ const NAMES: Readonly<Record<string, string>> = {
   'GPT-2': 'gpt2',
   OPT: 'opt',
   BLOOM: 'bloom',
+  'Llama 4': 'llama4_text',
   MPT: 'mpt',
   'Qwen 2 MoE': 'qwen2_moe',
   'Qwen 3 MoE': 'qwen3_moe',

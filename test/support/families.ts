@@ -45,6 +45,7 @@ export const DENSE_CHECKPOINTS = [
   'opt',
   'bloom',
   'mpt',
+  'llama4',
 ] as const;
 
 export const FAMILY_CHECKPOINTS = [...EXPERT_CHECKPOINTS, ...DENSE_CHECKPOINTS] as const;
@@ -313,6 +314,15 @@ const FAMILIES: Readonly<Record<string, Own>> = {
     ffn_dim: dice.pick([17, 56, 96]),
     enable_bias: dice.chance(0.7),
     activation_function: dice.pick(['relu', 'gelu']),
+  }),
+  llama4_text: (dice, { layers }) => ({
+    num_local_experts: dice.pick([1, 2, 4, 8]),
+    num_experts_per_tok: 1,
+    attention_chunk_size: dice.whole(2, 9),
+    floor_scale: dice.whole(2, 5),
+    no_rope_layers: Array.from({ length: layers }, () => dice.whole(0, 1)),
+    interleave_moe_layer_step: dice.pick([1, 2]),
+    intermediate_size_mlp: dice.pick([17, 40]),
   }),
   bloom: () => ({ head_dim: null }),
   mpt: (dice, { layers, heads, headDim }) => ({
