@@ -35,6 +35,9 @@ const TILES: Readonly<
 /** Blocks whose registers share a multiprocessor: of few rows, one beside a block of the product before. */
 const BLOCKS: Readonly<Record<ShrinkRows, number>> = { 8: 3, 16: 2, 32: 1, 64: 2, 256: 2 };
 
+/** k from which on ranges have parts (SHRINK_DEEP of adapter/ranges.cuh), and columns of a tile then: sums of both. */
+const [DEEP_K, DEEP_COLUMNS] = [8192, 64];
+
 /** Rows of a tile whose operands come through a ring. */
 const RING_ROWS = 64;
 /** Bytes of a row of a stage, and of a ring: two blocks share a multiprocessor of Hopper. */
@@ -128,7 +131,7 @@ export function emitShrink(
   const columns = parts * rank;
   const tile = TILES[rows];
   /** Tiles of equal widths: the fewest that hold all columns. */
-  const across = Math.ceil(columns / tile.columns);
+  const across = Math.ceil(columns / (k > DEEP_K ? Math.min(tile.columns, DEEP_COLUMNS) : tile.columns));
   const isFloats = a.dtype === 'f32';
   const hasRing = rows === RING_ROWS && !isFloats;
   const panel = rows === PANEL_ROWS ? panelOf(k, columns) : undefined;

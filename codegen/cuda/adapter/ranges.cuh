@@ -1,9 +1,10 @@
 /*
  * How the first factor of adapters is summed, wherever it is: a row's product with a column of A is the sum of eight,
- * each of a range of k, an eighth of it, in order. A warp has a range of eight columns of one slot, and of 8 or 16
- * rows. Operands go from memory to registers, 16 bytes a lane: of each 32 of k, a quad's lane has eight neighbours, and
- * an instruction takes four of them from every lane. That order is the same for both operands, and no order of k that a
- * product knows.
+ * each of a range of k, an eighth of it, in order. Long ranges have parts, whose sums are added in order too: no warp
+ * then waits for memory again and again. A warp has a range, or a part of one, of eight columns of one slot, and of 8
+ * or 16 rows. Operands go from memory to registers, 16 bytes a lane: of each 32 of k, a quad's lane has eight
+ * neighbours, and an instruction takes four of them from every lane. That order is the same for both operands, and no
+ * order of k that a product knows.
  */
 #pragma once
 #include "gemm/adapter.cuh"
@@ -16,6 +17,21 @@ constexpr int SHRINK_RANGES = 8, SHRINK_STEP = 32;
 
 /* k of a range. */
 TW_CONSTEXPR int shrink_range(int k) { return ceil_div(ceil_div(k, SHRINK_RANGES), SHRINK_STEP) * SHRINK_STEP; }
+
+/* k of a range that is one part, at most; and of a part of others. Parts are whole batches of two steps. */
+constexpr int SHRINK_DEEP = 1024, SHRINK_PART = 512, SHRINK_PART_STEP = 2 * SHRINK_STEP;
+
+/* The parts of a product of so much k, by their numbers. Those past its end are empty. */
+template <int depth> struct ShrinkParts {
+  static constexpr int range = shrink_range(depth), of_range = range > SHRINK_DEEP ? ceil_div(range, SHRINK_PART) : 1;
+  static constexpr bool is_deep = of_range > 1;
+  static constexpr int count = SHRINK_RANGES * of_range;
+  /* k of a part; the last of a range may have less. */
+  static constexpr int k = is_deep ? ceil_div(ceil_div(range, of_range), SHRINK_PART_STEP) * SHRINK_PART_STEP : range;
+
+  static TW_DEVICE int first(int part) { return part / of_range * range + part % of_range * k; }
+  static TW_DEVICE int end(int part) { return min(min(first(part) + k, (part / of_range + 1) * range), depth); }
+};
 
 /* Eight numbers of a row at `at`, of which those from `end` on are zeros, and those past the depth. */
 template <int depth, class T> TW_DEVICE uint4 shrink_load(const T *row, int at, int end, bool is_there) {

@@ -59,6 +59,7 @@ template <ShrinkConfig config, class T> TW_DEVICE void shrink(int rows, const Sh
   static_assert(config.is_legal());
   constexpr int down = config.down(), halves = config.halves(), groups = config.groups();
   constexpr int tile_m = config.tile_m, tile_n = config.tile_n, batch = config.batch, step = SHRINK_STEP;
+  using Parts = ShrinkParts<config.k>;
   __shared__ TileSlots<tile_m> found;
   __shared__ float2 sums[SHRINK_RANGES][8 * halves][tile_n / 2];
   const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, quad = lane % 4;
@@ -126,13 +127,14 @@ template <ShrinkConfig config, class T> TW_DEVICE void shrink(int rows, const Sh
         }
       }
     };
-    float acc[down][groups][4];
+    /* Of a part of the range, and of the parts before it. */
+    float acc[down][groups][4], done[down][groups][4];
 #pragma unroll
     for (int i = 0; i < down; i++) {
 #pragma unroll
       for (int g = 0; g < groups; g++) {
 #pragma unroll
-        for (int e = 0; e < 4; e++) acc[i][g][e] = 0.0f;
+        for (int e = 0; e < 4; e++) acc[i][g][e] = done[i][g][e] = 0.0f;
       }
     }
     ShrinkRows<config> x;
@@ -159,6 +161,22 @@ template <ShrinkConfig config, class T> TW_DEVICE void shrink(int rows, const Sh
       }
       x = next_x;
       y = next_y;
+      if constexpr (Parts::is_deep) {
+        static_assert(Parts::k % (batch * step) == 0);
+        const int behind = at + batch * step - first;
+        if (behind % Parts::k != 0 && first + behind < end) continue;
+#pragma unroll
+        for (int i = 0; i < down; i++) {
+#pragma unroll
+          for (int g = 0; g < groups; g++) {
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+              done[i][g][e] = behind <= Parts::k ? acc[i][g][e] : add(done[i][g][e], acc[i][g][e]);
+              acc[i][g][e] = 0.0f;
+            }
+          }
+        }
+      }
     }
     /* Ranges are added in their order. */
     constexpr int local_rows = 8 * halves, pairs = tile_n / 2;
@@ -167,8 +185,10 @@ template <ShrinkConfig config, class T> TW_DEVICE void shrink(int rows, const Sh
 #pragma unroll
       for (int g = 0; g < groups; g++) {
 #pragma unroll
-        for (int h = 0; h < halves; h++)
-          sums[warp][lane / 4 + 8 * h][4 * g + quad] = { acc[i][g][2 * h], acc[i][g][2 * h + 1] };
+        for (int h = 0; h < halves; h++) {
+          const auto &all = Parts::is_deep ? done[i][g] : acc[i][g];
+          sums[warp][lane / 4 + 8 * h][4 * g + quad] = { all[2 * h], all[2 * h + 1] };
+        }
       }
       __syncthreads();
       for (int e = threadIdx.x; e < local_rows * pairs; e += config.threads) {

@@ -90,7 +90,9 @@ TW_DEVICE void find_own_slots(const int *slots, int row0, int end, TileSlots<SHR
 /* The kernel. Results of rows without slot stay as they are. */
 template <ShrinkConfig config, class T> TW_DEVICE void shrink_many(int rows, const ShrinkBuffers<T> &buffers) {
   using Ring = ShrinkRing<config>;
-  constexpr int groups = Ring::groups, stages = Ring::stages, range_steps = config.range() / SHRINK_STEP;
+  using Parts = ShrinkParts<config.k>;
+  constexpr int groups = Ring::groups, stages = Ring::stages;
+  constexpr int range_steps = Parts::range / SHRINK_STEP, part_steps = Parts::k / SHRINK_STEP;
   TW_DYNAMIC_SHARED(memory, 128);
   __shared__ TileSlots<SHRINK_MANY_ROWS> found;
   const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, quad = lane % 4;
@@ -130,21 +132,37 @@ template <ShrinkConfig config, class T> TW_DEVICE void shrink_many(int rows, con
       if (s < Ring::count) copies.load_rows(s, s * SHRINK_STAGE_K);
       copy_commit();
     }
-    float acc[groups][4], sum[groups][4];
+    /* Of a part, of the parts of its range before it, and of the ranges before. */
+    float acc[groups][4], done[groups][4], sum[groups][4];
 #pragma unroll
     for (int g = 0; g < groups; g++) {
 #pragma unroll
-      for (int e = 0; e < 4; e++) acc[g][e] = sum[g][e] = 0.0f;
+      for (int e = 0; e < 4; e++) acc[g][e] = done[g][e] = sum[g][e] = 0.0f;
     }
-    int from = 0, into = stages - 1, steps = 0;
+    int from = 0, into = stages - 1, steps = 0, own_steps = 0;
     bool is_first = true;
-    /* The sum of the first range as it is, and those of the others added in order. */
-    const auto end_range = [&] {
+    /* The sum of the first part as it is, and those of the others of its range added in order. */
+    const auto end_part = [&] {
 #pragma unroll
       for (int g = 0; g < groups; g++) {
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-          sum[g][e] = is_first ? acc[g][e] : add(sum[g][e], acc[g][e]);
+          done[g][e] = steps <= part_steps ? acc[g][e] : add(done[g][e], acc[g][e]);
+          acc[g][e] = 0.0f;
+        }
+      }
+      own_steps = 0;
+    };
+    /* The same of ranges. */
+    const auto end_range = [&] {
+      if constexpr (Parts::is_deep)
+        if (own_steps > 0) end_part();
+#pragma unroll
+      for (int g = 0; g < groups; g++) {
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+          const float own = Parts::is_deep ? done[g][e] : acc[g][e];
+          sum[g][e] = is_first ? own : add(sum[g][e], own);
           acc[g][e] = 0.0f;
         }
       }
@@ -180,6 +198,9 @@ template <ShrinkConfig config, class T> TW_DEVICE void shrink_many(int rows, con
             mma<T>(acc[g], a, half == 0 ? factors[g].x : factors[g].z, half == 0 ? factors[g].y : factors[g].w);
         }
         steps++;
+        own_steps++;
+        if constexpr (Parts::is_deep)
+          if (own_steps == part_steps) end_part();
         if (s % 2 == 1 || range_steps % 2 == 1)
           if (steps == range_steps) end_range();
       }

@@ -45,6 +45,10 @@ TW_DEVICE int shrink_chunk_bytes(int at, int end) { return max(0, min(16, (end -
 /* The kernel. Results of rows without slot stay as they are. */
 template <ShrinkConfig config, class T> TW_DEVICE void shrink_panel(int rows, const ShrinkBuffers<T> &buffers) {
   using Panel = ShrinkPanel<config>;
+  using Parts = ShrinkParts<config.k>;
+  /* Those of a part: parts are whole ones. */
+  constexpr int part_slices = ceil_div(Parts::k, Panel::step);
+  static_assert(!Parts::is_deep || Parts::k % Panel::step == 0);
   constexpr int groups = Panel::groups, stages = Panel::stages, slices = Panel::slices, pitch = Panel::pitch;
   TW_DYNAMIC_SHARED(memory, 128);
   const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, quad = lane % 4;
@@ -115,11 +119,12 @@ template <ShrinkConfig config, class T> TW_DEVICE void shrink_panel(int rows, co
 #pragma unroll
     for (int t = 0; t < 2; t++) {
       if ((owned >> 16 * t & 0xffffu) == 0) continue;
-      float acc[groups][4];
+      /* Of a part of the range, and of the parts before it. */
+      float acc[groups][4], done[groups][4];
 #pragma unroll
       for (int g = 0; g < groups; g++) {
 #pragma unroll
-        for (int e = 0; e < 4; e++) acc[g][e] = 0.0f;
+        for (int e = 0; e < 4; e++) acc[g][e] = done[g][e] = 0.0f;
       }
 #pragma unroll 1
       for (int slice = 0; slice < slices; slice++) {
@@ -146,14 +151,26 @@ template <ShrinkConfig config, class T> TW_DEVICE void shrink_panel(int rows, co
             shrink_add<T>(acc[g], own[1], factors, 1);
           }
         }
+        if constexpr (Parts::is_deep) {
+          if ((slice + 1) % part_slices != 0 && slice + 1 < slices) continue;
+#pragma unroll
+          for (int g = 0; g < groups; g++) {
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+              done[g][e] = slice < part_slices ? acc[g][e] : add(done[g][e], acc[g][e]);
+              acc[g][e] = 0.0f;
+            }
+          }
+        }
       }
 #pragma unroll
       for (int h = 0; h < 2; h++) {
         if ((owned >> (16 * t + 8 * h + lane / 4) & 1) == 0) continue;
 #pragma unroll
         for (int g = 0; g < groups; g++) {
-          sums[t][g][2 * h] = acc[g][2 * h];
-          sums[t][g][2 * h + 1] = acc[g][2 * h + 1];
+          const auto &all = Parts::is_deep ? done[g] : acc[g];
+          sums[t][g][2 * h] = all[2 * h];
+          sums[t][g][2 * h + 1] = all[2 * h + 1];
         }
       }
     }

@@ -2,11 +2,15 @@
  * The first factor of adapters in the product that reads it: warps of its blocks, the shrinkers, compute
  * u = round(s·A·x) of the rows of their tile while the others multiply. The bits are those of a shrink kernel.
  *
- * Rows of one slot come in groups of eight. The sum of one range of k for eight columns of a group is a piece, and a
- * warp's work. All blocks that have the same rows share their pieces: whoever is free takes the next one, so none waits
- * for a block that has not begun. Sums go through memory of the unit, each beside the number of the launch, so that
- * whoever reads a sum sees whether it is there: with memory this busy, a turn to it takes microseconds. Each block adds
- * up those of its own columns, and leaves u in shared memory.
+ * Rows of one slot come in groups of eight. The sum of one part of k for eight columns of a group is a piece, and a
+ * warp's work. All blocks that have the same rows share their pieces. With memory this busy, a turn to it takes
+ * microseconds, so the first pieces belong to fixed warps of the first blocks, and only the others are taken one by
+ * one. Sums go through memory of the unit, each beside the number of the launch, so that whoever reads a sum sees
+ * whether it is there. Of few rows each block adds up those of its own columns; of many rows, whose sums are many
+ * bytes, that is work which warps share too, and blocks read u. Each leaves it in shared memory.
+ *
+ * No block counts on another that may not have begun: a warp that has waited for long does itself what it misses.
+ * Whatever two warps do, they write the same bits.
  *
  * Factors do not depend on the kernel before: the first of them come to L2 while it ends. Its rows, and the numbers
  * below, are touched only once all before have ended, among them another launch of the same unit.
@@ -50,17 +54,26 @@ TW_CONSTEXPR int shrinkers_bytes(const ShrinkersConfig &config, int tile_m) {
   return config.is_there() ? ceil_div(tile_m * config.pitch() * 2, 16) * 16 + SHRINK_GROUPS_BYTES : 0;
 }
 
-/* Of the blocks of a row tile. */
-template <int tile_m, int columns> struct ShrunkTile {
-  /* Launches; of this one the pieces that are taken, and blocks that have read all sums: 0 before and after. */
+/* Rows of a tile from which on u itself goes through memory. */
+constexpr int SHRINKERS_MANY = 32;
+/* Looks at sums that are not there, each of them a microsecond or more, before a warp computes them itself. */
+constexpr int SHRINKERS_PATIENCE = 32;
+/* Blocks whose warps have works of their own: as many as run at a time on the least of GPUs of Hopper. */
+constexpr int SHRINKERS_FIRST = 76;
+
+/* Of the blocks of a row tile. Beside all numbers is that of the launch that has left them, counted from one on. */
+template <int tile_m, int columns, int k> struct ShrunkTile {
+  /* Launches; of this one the works that are taken, and blocks that have read all sums: 0 before and after. */
   struct alignas(128) Number { unsigned is; } launches, taken, ended;
-  /* The bits of a float, and the number of the launch that has summed it, counted from one on. */
-  alignas(16) uint2 sums[SHRINK_RANGES][tile_m][columns];
+  /* The bits of a float. */
+  alignas(16) uint2 sums[ShrinkParts<k>::count][tile_m][columns];
+  /* Two neighbours of u. */
+  alignas(16) uint2 shrunk[tile_m < SHRINKERS_MANY ? 1 : tile_m][columns / 2];
 };
 
-/* In memory of the unit: __device__ ShrinkersState<config.tile_m, config.shrinkers.columns> shrinkers_state; */
-template <int tile_m, int columns> struct ShrinkersState {
-  ShrunkTile<tile_m, columns> tiles[SHRINKERS_ROWS / tile_m];
+/* In memory of the unit: __device__ ShrinkersState<config.tile_m, config.shrinkers.columns, config.k> */
+template <int tile_m, int columns, int k> struct ShrinkersState {
+  ShrunkTile<tile_m, columns, k> tiles[SHRINKERS_ROWS / tile_m];
 };
 
 /* The prologue of a product, and what its shrinkers read: see ShrinkBuffers of adapter/shrink.cuh. */
@@ -98,17 +111,33 @@ TW_DEVICE void find_groups(const FewSlots &slots, int tile_m, ShrinkGroups &grou
   if (lane == 0) groups.count = count;
 }
 
-/* A piece: its group of rows, the first of its eight columns, and its range. */
+/* A piece: its group of rows, the first of its eight columns, and its part of k. */
 struct ShrinkPiece {
-  int group, column, range;
+  int group, column, part;
 };
 
-template <ShrinkersConfig config> struct ShrinkPieces {
-  static constexpr int of_group = config.columns / 8 * SHRINK_RANGES;
+template <int k, ShrinkersConfig config> struct ShrinkPieces {
+  static constexpr int parts = ShrinkParts<k>::count, of_group = config.columns / 8 * parts;
 
   static TW_DEVICE ShrinkPiece at(int piece) {
-    return { piece / of_group, piece % of_group / SHRINK_RANGES * 8, piece % SHRINK_RANGES };
+    return { piece / of_group, piece % of_group / parts * 8, piece % parts };
   }
+  static TW_DEVICE int number(const ShrinkPiece &piece) {
+    return piece.group * of_group + piece.column / 8 * parts + piece.part;
+  }
+};
+
+/*
+ * Works of the blocks that share a tile: its pieces, and behind them, of many rows, what adds them up. The first works
+ * belong to warps of the first blocks, which begin first and are seldom more than run at a time.
+ */
+template <ShrinkersConfig config, int blocks> struct ShrinkWorks {
+  static constexpr int first_blocks = blocks < SHRINKERS_FIRST ? blocks : SHRINKERS_FIRST,
+      given = first_blocks * config.warps;
+  static constexpr int none = 0x7fffffff;
+
+  /* That of shrinker `warp` of a block, by its number among them. */
+  static TW_DEVICE int first(int warp, int block) { return block < first_blocks ? warp * first_blocks + block : none; }
 };
 
 /* Row `column` of a slot's factors. */
@@ -122,10 +151,11 @@ constexpr int SHRINK_PREFETCHED = 4;
 /* Asks for the factors of a piece, which are those of `slot`. */
 template <int k, ShrinkersConfig config, class T>
 TW_DEVICE void shrink_prefetch(const T *factors, int slot, const ShrinkPiece &piece) {
-  constexpr int range = shrink_range(k), line = 128 / (int)sizeof(T);
-  const int end = min((piece.range + 1) * range, k);
-  for (int e = (int)threadIdx.x % 32; e < 8 * ceil_div(range, line); e += 32) {
-    const int at = piece.range * range + e / 8 * line;
+  using Parts = ShrinkParts<k>;
+  constexpr int line = 128 / (int)sizeof(T);
+  const int first = Parts::first(piece.part), end = Parts::end(piece.part);
+  for (int e = (int)threadIdx.x % 32; e < 8 * ceil_div(Parts::k, line); e += 32) {
+    const int at = first + e / 8 * line;
     if (at < end) prefetch(shrink_factor<config>(factors, slot, piece.column + e % 8) + at);
   }
 }
@@ -135,39 +165,59 @@ TW_DEVICE void shrink_prefetch(const T *factors, int slot, const ShrinkPiece &pi
  */
 template <int k, ShrinkersConfig config, class T>
 TW_DEVICE void shrink_prefetch_first(const T *factors, int slot, int number) {
-  if (slot >= 0 && number < ShrinkPieces<config>::of_group)
-    shrink_prefetch<k, config>(factors, slot, ShrinkPieces<config>::at(number));
+  using Pieces = ShrinkPieces<k, config>;
+  if (slot >= 0 && number < Pieces::of_group) shrink_prefetch<k, config>(factors, slot, Pieces::at(number));
 }
 /* The same of some of the others, every `step` from number `first` on. */
 template <int k, ShrinkersConfig config, class T>
 TW_DEVICE void shrink_prefetch_others(const T *factors, const ShrinkGroups &groups, int first, int step) {
-  const int pieces = groups.count * ShrinkPieces<config>::of_group;
+  using Pieces = ShrinkPieces<k, config>;
+  const int pieces = groups.count * Pieces::of_group;
   for (int i = 0, number = first; i < SHRINK_PREFETCHED && number < pieces; i++, number += step) {
-    const ShrinkPiece piece = ShrinkPieces<config>::at(number);
+    const ShrinkPiece piece = Pieces::at(number);
     if (piece.group > 0 || groups.row[0][0] > 0) shrink_prefetch<k, config>(factors, groups.slot[piece.group], piece);
   }
 }
 
-/* This warp takes pieces of the tile from row `row0` on until none is left. `launch`: its number. */
-template <int k, ShrinkersConfig config, class T, class State, class Tile>
-TW_DEVICE void shrink_pieces(const State &buffers, const ShrinkGroups &groups, int row0, unsigned launch, Tile &tile) {
-  constexpr int range = shrink_range(k), batch = config.batch;
-  const int lane = (int)threadIdx.x % 32, quad = lane % 4;
-  const int pieces = groups.count * ShrinkPieces<config>::of_group;
-  /* No bit is set, which no compiler knows. */
-  const unsigned none = (unsigned)blocks_again() >> 30;
-  unsigned next = 0;
-  if (lane == 0) next = atomicAdd(&tile.taken.is, 1u);
-  for (;;) {
-    const int number = (int)__shfl_sync(ALL_LANES, next, 0);
-    if (number >= pieces) break;
-    /* On the way meanwhile. */
-    if (lane == 0) next = atomicAdd(&tile.taken.is, 1u);
-    const ShrinkPiece piece = ShrinkPieces<config>::at(number);
+/* Shrinkers of a tile from row `row0` on, in launch number `launch`. All that they do is by whole warps. */
+template <int k, ShrinkersConfig config, int tile_m, int rank, class T, class State> struct Shrinkers {
+  using Parts = ShrinkParts<k>;
+  using Pieces = ShrinkPieces<k, config>;
+  using Tile = ShrunkTile<tile_m, config.columns, k>;
+
+  const State &buffers;
+  const ShrinkGroups &groups;
+  const FewSlots &slots;
+  Tile &tile;
+  int row0;
+  unsigned launch;
+  /* Looks at what is not there, before this warp does it itself; and one from then on. */
+  int patience;
+
+  /* Two neighbours of u are added up by some lanes, of which each has some ranges: those of a warp are a work. */
+  static constexpr bool are_many = tile_m >= SHRINKERS_MANY;
+  static constexpr int lanes_of() {
+    int lanes = 1;
+    while (lanes < SHRINK_RANGES && SHRINK_RANGES / lanes * Parts::of_range > SHRINK_RANGES) lanes *= 2;
+    return lanes;
+  }
+  static constexpr int lanes = lanes_of(), of_lane = SHRINK_RANGES / lanes, of_warp = 32 / lanes;
+  static constexpr int all_pairs = config.columns / 2, totals = are_many ? tile_m * all_pairs / of_warp : 0;
+  static_assert(!are_many || (tile_m * all_pairs % of_warp == 0 && of_warp % 2 == 0));
+  static constexpr int none = -1;
+
+  TW_DEVICE int pieces() const { return groups.count * Pieces::of_group; }
+
+  TW_DEVICE void compute(int number) const {
+    constexpr int batch = config.batch;
+    const int lane = (int)threadIdx.x % 32, quad = lane % 4;
+    /* No bit is set, which no compiler knows. */
+    const unsigned no_bits = (unsigned)blocks_again() >> 30;
+    const ShrinkPiece piece = Pieces::at(number);
     const int local = groups.row[piece.group][lane / 4];
     const T *const y_row = shrink_factor<config>(buffers.factors, groups.slot[piece.group], piece.column + lane / 4);
     const T *const x_row = buffers.rows + (long long)(row0 + local) * config.a_stride;
-    const int first = piece.range * range, end = min(first + range, k);
+    const int first = Parts::first(piece.part), end = Parts::end(piece.part);
     float acc[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
     for (int at = first; at < end; at += batch * SHRINK_STEP) {
       uint4 x[batch], y[batch];
@@ -179,7 +229,7 @@ TW_DEVICE void shrink_pieces(const State &buffers, const ShrinkGroups &groups, i
         all |= x[s].x | y[s].x;
       }
       /* Zero bits of all of them: they are on the way together, where compilers would take them one after another. */
-      acc[0] = __uint_as_float(__float_as_uint(acc[0]) | (all & none));
+      acc[0] = __uint_as_float(__float_as_uint(acc[0]) | (all & no_bits));
 #pragma unroll
       for (int s = 0; s < batch; s++) {
 #pragma unroll
@@ -191,44 +241,176 @@ TW_DEVICE void shrink_pieces(const State &buffers, const ShrinkGroups &groups, i
       }
     }
     if (local >= 0)
-      publish((uint4 *)&tile.sums[piece.range][local][piece.column + 2 * quad],
+      publish((uint4 *)&tile.sums[piece.part][local][piece.column + 2 * quad],
           { __float_as_uint(acc[0]), launch, __float_as_uint(acc[1]), launch });
   }
-}
 
-/*
- * Adds up what the tile's blocks have summed in this launch, of `count` columns from `column` on: u, in shared memory.
- * By all shrinkers of the block, of which this warp is number `warp`.
- */
-template <ShrinkersConfig config, int tile_m, int rank, class T, class State, class Tile>
-TW_DEVICE void shrink_rows(const State &buffers, const FewSlots &slots, int column, int count, int warp,
-    unsigned launch, const Tile &tile, T *shrunk) {
-  constexpr int threads = 32 * config.warps, parts = config.columns / rank;
-  const int pairs = count / 2;
-  for (int e = 32 * warp + (int)threadIdx.x % 32; e < tile_m * pairs; e += threads) {
-    const int local = e / pairs, c = e % pairs * 2, slot = slots.of[local];
-    if (slot < 0) continue;
-    const float by = buffers.scale[slot * parts + (column + c) / rank];
-    uint4 part[SHRINK_RANGES];
-    /* The last one first: it is likely to be there when the others are. */
-    for (;;) {
-      bool is_there = true;
+  /*
+   * Adds up two numbers, if `is_asked`, of row `local` from column `column` on: of each first of `lanes` lanes, which ask
+   * for the same numbers. Returns `none`, or a piece that is missing.
+   */
+  TW_DEVICE int add_up(int local, int column, bool is_asked, float2 &sum) {
+    constexpr int count = of_lane * Parts::of_range;
+    const int lane = (int)threadIdx.x % 32, first = lane % lanes * count;
+    uint4 part[count];
 #pragma unroll
-      for (int r = SHRINK_RANGES - 1; r >= 0; r--) {
-        part[r] = look((const uint4 *)&tile.sums[r][local][column + c]);
-        is_there = is_there && part[r].y == launch && part[r].w == launch;
-        if (r == SHRINK_RANGES - 1 && !is_there) break;
+    for (int r = 0; r < count; r++) part[r] = { 0u, 0u, 0u, 0u };
+    for (int looks = 1;; looks++) {
+      /* All that are not there yet, together. */
+#pragma unroll
+      for (int r = 0; r < count; r++)
+        if (is_asked && (part[r].y != launch || part[r].w != launch))
+          part[r] = look((const uint4 *)&tile.sums[first + r][local][column]);
+      int missing = none;
+#pragma unroll
+      for (int r = 0; r < count; r++)
+        if (is_asked && (part[r].y != launch || part[r].w != launch)) missing = first + r;
+      const unsigned waiting = __ballot_sync(ALL_LANES, missing != none);
+      if (waiting == 0) break;
+      if (looks >= patience) {
+        patience = 1;
+        const int from = __ffs((int)waiting) - 1;
+        return piece_of(__shfl_sync(ALL_LANES, local, from), __shfl_sync(ALL_LANES, column, from) / 8 * 8,
+            __shfl_sync(ALL_LANES, missing, from));
       }
-      if (is_there) break;
       rest_shortly();
     }
-    float2 sum = { __uint_as_float(part[0].x), __uint_as_float(part[0].z) };
+    float2 own[of_lane];
 #pragma unroll
-    for (int r = 1; r < SHRINK_RANGES; r++)
-      sum = shrink_sum(sum, { __uint_as_float(part[r].x), __uint_as_float(part[r].z) });
-    store2(shrunk + local * config.pitch() + c, mul(sum.x, by), mul(sum.y, by));
+    for (int r = 0; r < of_lane; r++) {
+#pragma unroll
+      for (int p = 0; p < Parts::of_range; p++) {
+        const uint4 &from = part[r * Parts::of_range + p];
+        const float2 more = { __uint_as_float(from.x), __uint_as_float(from.z) };
+        own[r] = p == 0 ? more : shrink_sum(own[r], more);
+      }
+    }
+    sum = own[0];
+#pragma unroll
+    for (int r = 1; r < SHRINK_RANGES; r++) {
+      float2 more = own[r % of_lane];
+      if constexpr (lanes > 1) {
+        const int from = lane / lanes * lanes + r / of_lane;
+        more = { __shfl_sync(ALL_LANES, more.x, from), __shfl_sync(ALL_LANES, more.y, from) };
+      }
+      sum = shrink_sum(sum, more);
+    }
+    const float by = is_asked ? buffers.scale[slots.of[local] * (config.columns / rank) + column / rank] : 0.0f;
+    sum = { mul(sum.x, by), mul(sum.y, by) };
+    return none;
   }
-}
+
+  /* The piece that has a row. */
+  TW_DEVICE int piece_of(int local, int column, int part) const {
+    int group = 0;
+    for (int first = 0; first < groups.count; first += 32) {
+      const int own = first + (int)threadIdx.x % 32;
+      bool has_row = false;
+      for (int i = 0; own < groups.count && i < SHRINKERS_GROUP; i++) has_row = has_row || groups.row[own][i] == local;
+      const unsigned found = __ballot_sync(ALL_LANES, has_row);
+      if (found != 0) group = first + __ffs((int)found) - 1;
+    }
+    return Pieces::number({ group, column, part });
+  }
+
+  /* Adds up a warp of numbers for all blocks. Returns `none`, or a piece that is missing. */
+  TW_DEVICE int total(int number) {
+    const int lane = (int)threadIdx.x % 32, pair = number * of_warp + lane / lanes;
+    const int local = pair / all_pairs, column = pair % all_pairs * 2;
+    const bool is_asked = slots.of[local] >= 0;
+    float2 sum;
+    const int missing = add_up(local, column, is_asked, sum);
+    if (missing == none && is_asked && lane % lanes == 0) {
+      alignas(4) T both[2];
+      store2(both, sum.x, sum.y);
+      publish(&tile.shrunk[local][column / 2], { *(const unsigned *)both, launch });
+    }
+    return missing;
+  }
+
+  /*
+   * u of `count` columns from `column` on, to shared memory, by all shrinkers of the block, of which this warp is
+   * number `warp`. Returns `none`, or a work that is missing.
+   */
+  TW_DEVICE int gather(int column, int count, int warp, T *shrunk) {
+    const int lane = (int)threadIdx.x % 32;
+    if constexpr (are_many) {
+      constexpr int batch = 4;
+      const int of_row = count / 4, all = tile_m * of_row;
+      for (int first = 32 * warp; first < all; first += batch * 32 * config.warps) {
+        uint4 part[batch];
+#pragma unroll
+        for (int i = 0; i < batch; i++) part[i] = { 0u, 0u, 0u, 0u };
+        for (int looks = 1;; looks++) {
+          int missing = none;
+#pragma unroll
+          for (int i = 0; i < batch; i++) {
+            const int e = first + i * 32 * config.warps + lane, local = e / of_row, own = column + e % of_row * 4;
+            if (e < all && slots.of[local] >= 0 && (part[i].y != launch || part[i].w != launch))
+              part[i] = look((const uint4 *)&tile.shrunk[local][own / 2]);
+          }
+#pragma unroll
+          for (int i = 0; i < batch; i++) {
+            const int e = first + i * 32 * config.warps + lane, local = e / of_row, own = column + e % of_row * 4;
+            if (e < all && slots.of[local] >= 0 && (part[i].y != launch || part[i].w != launch))
+              missing = pieces() + (local * all_pairs + own / 2) / of_warp;
+          }
+          const unsigned waiting = __ballot_sync(ALL_LANES, missing != none);
+          if (waiting == 0) break;
+          if (looks >= patience) {
+            patience = 1;
+            return __shfl_sync(ALL_LANES, missing, __ffs((int)waiting) - 1);
+          }
+          rest_shortly();
+        }
+#pragma unroll
+        for (int i = 0; i < batch; i++) {
+          const int e = first + i * 32 * config.warps + lane;
+          if (e < all) *(uint2 *)(shrunk + e / of_row * config.pitch() + e % of_row * 4) = { part[i].x, part[i].z };
+        }
+      }
+    } else {
+      const int pairs = count / 2, all = tile_m * pairs;
+      for (int first = of_warp * warp; first < all; first += of_warp * config.warps) {
+        const int e = first + lane / lanes, local = e < all ? e / pairs : 0, own = e % pairs * 2;
+        const bool is_asked = e < all && slots.of[local] >= 0;
+        float2 sum;
+        const int missing = add_up(local, column + own, is_asked, sum);
+        if (missing != none) return missing;
+        if (is_asked && lane % lanes == 0) store2(shrunk + local * config.pitch() + own, sum.x, sum.y);
+      }
+    }
+    return none;
+  }
+
+  /* All that shrinker `warp` of block `block` of `blocks` does: the columns are those of its block. */
+  template <int blocks> TW_DEVICE void run(int warp, int block, int column, int count, T *shrunk) {
+    using Works = ShrinkWorks<config, blocks>;
+    const int first_total = pieces(), works = first_total + totals;
+    const bool is_lane = threadIdx.x % 32 == 0;
+    int own = Works::first(warp, block);
+    unsigned next = 0;
+    if (works > Works::given && is_lane) next = atomicAdd(&tile.taken.is, 1u);
+    bool is_given = own < works;
+    for (;;) {
+      /* The next one that nobody has taken. */
+      if (!is_given && works > Works::given) {
+        own = Works::given + (int)__shfl_sync(ALL_LANES, next, 0);
+        is_given = own < works;
+        if (is_given && is_lane) next = atomicAdd(&tile.taken.is, 1u);
+      }
+      int work = is_given ? own : gather(column, count, warp, shrunk);
+      if (work == none) break;
+      bool is_done = true;
+      if (work >= first_total) {
+        work = total(work - first_total);
+        is_done = work == none;
+      }
+      if (work != none) compute(work);
+      if (is_done) is_given = false;
+    }
+  }
+};
 
 /* All shrinkers of one of `blocks` blocks have read the sums. The last one leaves the numbers to the next launch. */
 template <ShrinkersConfig config, class Tile> TW_DEVICE void shrinkers_end(Tile &tile, int warp, unsigned blocks) {

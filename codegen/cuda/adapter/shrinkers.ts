@@ -58,7 +58,7 @@ const STATE = 'shrinkers_state';
 export function shrinkingPrologue(kernel: Adapted, operands: CudaOperands, prologue: string) {
   const { slot, first } = kernel.adapter;
   const a = operands.get(kernel.a);
-  const state = 'ShrinkersState<config.tile_m, config.shrinkers.columns>';
+  const state = 'ShrinkersState<config.tile_m, config.shrinkers.columns, config.k>';
   const type = `Shrinking<${prologue.slice(0, prologue.indexOf('{'))}, ${ELEMENT_TYPES[a.dtype]}, ${state}>`;
   const names = [kernel.a, slot, first.weight, first.scale].map((name) => operands.nameOf(operands.get(name)));
   return {

@@ -160,14 +160,30 @@ template <int tile_n, class Segment> TW_CONSTEXPR int shrinking_tiles_of() {
   else return 0;
 }
 template <int tile_n, class... Segments> constexpr int shrinking_tiles = (shrinking_tiles_of<tile_n, Segments>() + ...);
+/* The number of column tile `across` among them, if it is one. */
+template <int tile_n, class... Segments> TW_DEVICE int shrinking_place(int across) {
+  int place = across, first = 0;
+  const auto pass = [&](int tiles, int shrinking) {
+    first += tiles;
+    if (across >= first) place -= tiles - shrinking;
+  };
+  (pass(ceil_div(Segments::columns, tile_n), shrinking_tiles_of<tile_n, Segments>()), ...);
+  return place;
+}
+
+/* A helper's number among shrinkers: the first works are for those that have no values to compute before. */
+template <SkinnyWgmmaConfig config> TW_DEVICE int skinny_wgmma_shrinker(int helper) {
+  constexpr int warps = config.shrinkers.warps, values = config.value_warps();
+  return values < warps ? (helper + warps - values) % warps : helper;
+}
 
 /*
- * What helper number `helper` of a block does: shrinks with others what its rows' adapters have, of which `blocks`
- * blocks have a part each; meanwhile the row's values.
+ * What helper number `helper` of a block does: shrinks what its rows' adapters have, with `blocks` blocks of which it is
+ * number `place`; meanwhile the row's values.
  */
 template <SkinnyWgmmaConfig config, int blocks, class T, class Prologue>
 TW_DEVICE void skinny_wgmma_help(const Prologue &prologue, const AdapterTile<T> &second, const FewSlots &slots,
-    int row0, int rows, int helper, int across, bool has_rows, unsigned char *shared, float *values) {
+    int row0, int rows, int helper, int place, bool has_rows, unsigned char *shared, float *values) {
   constexpr ShrinkersConfig shrinkers = config.shrinkers;
   const bool is_shrinker = helper < shrinkers.warps && slots.count > 0;
   if constexpr (shrinkers.is_there()) {
@@ -176,8 +192,9 @@ TW_DEVICE void skinny_wgmma_help(const Prologue &prologue, const AdapterTile<T> 
       if (rows > SHRINKERS_ROWS) trap();
       if (helper == 0) find_groups(slots, config.tile_m, groups);
       named_sync<32 * shrinkers.warps>(SHRINKERS);
-      shrink_prefetch_others<config.k, shrinkers>(prologue.factors, groups, helper * blocks + across,
-          blocks * shrinkers.warps);
+      using Works = ShrinkWorks<shrinkers, blocks>;
+      shrink_prefetch_others<config.k, shrinkers>(prologue.factors, groups,
+          Works::first(skinny_wgmma_shrinker<config>(helper), place), Works::given);
     }
   }
   if (!has_rows) wait_for_previous();
@@ -196,10 +213,11 @@ TW_DEVICE void skinny_wgmma_help(const Prologue &prologue, const AdapterTile<T> 
     if (is_shrinker) {
       auto &tile = prologue.state.tiles[row0 / config.tile_m];
       const unsigned launch = look(&tile.launches.is) + 1;
-      shrink_pieces<config.k, shrinkers, T>(prologue, *(ShrinkGroups *)(shared + config.groups_at()), row0, launch,
-          tile);
-      shrink_rows<shrinkers, config.tile_m, config.adapter.rank>(prologue, slots, second.shrunk_column,
-          second.shrunk_columns, helper, launch, tile, (T *)(shared + config.shrunk_at()));
+      const ShrinkGroups &groups = *(const ShrinkGroups *)(shared + config.groups_at());
+      Shrinkers<config.k, shrinkers, config.tile_m, config.adapter.rank, T, Prologue> own{ prologue, groups, slots, tile,
+        row0, launch, SHRINKERS_PATIENCE };
+      own.template run<blocks>(skinny_wgmma_shrinker<config>(helper), place, second.shrunk_column, second.shrunk_columns,
+          (T *)(shared + config.shrunk_at()));
       named_arrive<32 * (config.consumer_warps() + shrinkers.warps)>(SHRUNK_READY);
       shrinkers_end<shrinkers>(tile, helper, blocks);
     }
@@ -296,7 +314,8 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
     const int helper = warp - (producer + 1);
     if (helper >= 0 && helper < config.shrinkers.warps && second.slots != nullptr && row0 < rows)
       shrink_prefetch_first<config.k, config.shrinkers>(prologue.factors, second.slots[row0],
-          helper * shrinking_tiles<tile_n, Segments...> + across);
+          ShrinkWorks<config.shrinkers, shrinking_tiles<tile_n, Segments...>>::first(
+              skinny_wgmma_shrinker<config>(helper), shrinking_place<tile_n, Segments...>(across)));
   }
   if constexpr (config.adapter.is_there()) {
     if (warp == 0) find_slots(second.slots, row0, rows, tile_m, slots);
@@ -350,7 +369,8 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
     __syncwarp();
   } else if (warp > producer) {
     skinny_wgmma_help<config, shrinking_tiles<tile_n, Segments...>>(prologue, second, slots, row0, rows,
-        warp - (producer + 1), across, has_rows, (unsigned char *)products, values);
+        warp - (producer + 1), shrinking_place<tile_n, Segments...>(across), has_rows, (unsigned char *)products,
+        values);
   } else {
     const int group = config.groups() > 1 ? warp >> 2 : 0;
     const unsigned long long base = rows_descriptor(shared);

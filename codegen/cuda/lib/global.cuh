@@ -32,6 +32,9 @@ TW_DEVICE void publish(uint4 *to, const uint4 &x) {
   asm volatile("st.volatile.global.v4.b32 [%0], {%1, %2, %3, %4};" :: "l"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
       : "memory");
 }
+TW_DEVICE void publish(uint2 *to, const uint2 &x) {
+  asm volatile("st.volatile.global.v2.b32 [%0], {%1, %2};" :: "l"(to), "r"(x.x), "r"(x.y) : "memory");
+}
 /* Lets others run for about half a microsecond, and for as long as a look takes at least. */
 TW_DEVICE void rest() { __nanosleep(512); }
 TW_DEVICE void rest_shortly() { __nanosleep(64); }

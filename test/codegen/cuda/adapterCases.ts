@@ -6,7 +6,7 @@ import { sourceRows } from '../../../ir/packing.js';
 import { FORMATS } from '../../../ir/storage.js';
 import { type AdapterSlots } from '../../../ir/adapterRows.js';
 import { attachAdapters } from '../../../passes/attachAdapters.js';
-import { arrangeModule, type Arranged, type EmulateOptions, emulateModule } from './emulate.js';
+import { arrangeModule, type Arranged, type EmulateOptions, emulateModule, loadEmulator } from './emulate.js';
 import { layerGemm, type LayerGemm, type WgmmaCase } from './wgmmaKernels.js';
 
 export interface AdapterCase {
@@ -151,6 +151,27 @@ export function emulateShrinking(
 ): ReadonlyMap<string, Float64Array> {
   const { module, schedules } = shrinkingModule(own, gemm, times);
   return emulateModule(module, { ...valuesOf(own, rows), schedules, ...options }).values;
+}
+
+/** What a shrink kernel and a product leave, and what the product leaves that shrinks its rows: compiled together. */
+export function emulateBoth(
+  own: AdapterCase,
+  rows: RowsOfAdapters,
+  gemm: CudaGemmSchedule,
+  options: Pick<EmulateOptions, 'backwards'> = {},
+): { readonly wanted: ReadonlyMap<string, Float64Array>; readonly got: ReadonlyMap<string, Float64Array> } {
+  const shrinking: CudaGemmSchedule = { ...gemm, adapters: 'shrinks' };
+  const module = { ...own.module, kernels: [own.shrink, own.kernel, own.kernel] };
+  const given = { ...valuesOf(own, rows), schedules: [shrinkSchedule(), gemm, shrinking] };
+  const { emitted, memory, values } = arrangeModule(module, given);
+  const outputs = own.kernel.segments.flatMap((segment) => segment.outputs.map(({ buffer }) => memory.get(buffer)!));
+  const before = outputs.map((bytes) => Buffer.from(bytes));
+  const run = loadEmulator(emitted);
+  for (const text of emitted.slice(0, 2)) run(text, memory, given.sizes);
+  const wanted = values();
+  outputs.forEach((bytes, i) => before[i]!.copy(bytes));
+  run(emitted[2]!, memory, given.sizes, options);
+  return { wanted, got: values() };
 }
 
 /** The shrink kernel alone. */

@@ -72,6 +72,18 @@ describe('shrink of very many rows', () => {
   );
 });
 
+describe('shrink of long ranges of k', () => {
+  thorough('adds up their parts in every tile', () => {
+    // Three parts, of which the last range has a short one.
+    const own = adapterCase('down', { ...SHAPE, inter: 8232 }, { slots: 4, rank: 16 });
+    const rows = { slots: [0, 3, -1, 2, 0, 0, 1, 1, 3], cancels: true };
+    const few = emulateShrink(own, rows, 8);
+    for (const tile of [16, 32, 64, 256] as const) expectSame(emulateShrink(own, rows, tile), few, `tiles of ${tile}`);
+    const mutate = (source: string): string => source.replace('SHRINK_DEEP = 1024', 'SHRINK_DEEP = 2048');
+    expect(() => expectSame(emulateShrink(own, rows, 8, { mutate }), few, 'ranges without parts')).toThrow();
+  });
+});
+
 describe('schedules of contractions with adapters', () => {
   it('are found under the key of the contraction without them', () => {
     const { base, kernel, module } = adapterCase('qkv', SHAPE, { slots: 3, rank: 16 });

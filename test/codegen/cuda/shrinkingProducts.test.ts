@@ -6,8 +6,15 @@ import { describe, expect, it } from 'vitest';
 import { isLegalCuda } from '../../../codegen/cuda/index.js';
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import { expectSame } from '../../support/numbers.js';
-import { casesHere, thorough } from '../../support/thorough.js';
-import { type AdapterCase, adapterCase, emulateAdapters, emulateShrinking, outputsOf } from './adapterCases.js';
+import { thorough } from '../../support/thorough.js';
+import {
+  type AdapterCase,
+  adapterCase,
+  emulateAdapters,
+  emulateBoth,
+  emulateShrinking,
+  outputsOf,
+} from './adapterCases.js';
 
 const H100 = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 } as const;
 const tile = (tm: number, tn: number, tk: number, stages: number, cluster: 1 | 2 = 1): CudaGemmSchedule => ({
@@ -16,6 +23,8 @@ const tile = (tm: number, tn: number, tk: number, stages: number, cluster: 1 | 2
 
 /** k of 240 and 328 ends within a range and within a stage; columns end within a tile. */
 const SHAPE = { hidden: 240, inter: 328, headDim: 16 } as const;
+/** Ranges of 8,232 of k have three parts, of which the last is short. */
+const DEEP_SHAPE = { hidden: 64, inter: 8232, headDim: 16 } as const;
 const SLOTS = 14;
 
 /** Slots of rows: all one, or none, more than eight rows of one, rows of one far apart, and many. */
@@ -29,13 +38,21 @@ type Options = Parameters<typeof emulateShrinking>[3];
 function expectBitsOf(own: AdapterCase, gemm: CudaGemmSchedule, slots: readonly number[], options: Options = {}): void {
   expect(isLegalCuda(own.kernel, own.module, { ...gemm, adapters: 'shrinks' }, H100)).toBe(true);
   const rows = { slots, cancels: true };
-  const wanted = outputsOf(own, emulateAdapters(own, rows, { gemm }), slots.length);
-  const got = outputsOf(own, emulateShrinking(own, rows, gemm, options), slots.length);
-  for (const [name, all] of got)
-    all.forEach((row, i) => expectSame(row, wanted.get(name)![i], `${name} of row ${i}, slot ${slots[i]}`));
+  const { wanted, got } =
+    options.mutate === undefined
+      ? emulateBoth(own, rows, gemm, options)
+      : { wanted: emulateAdapters(own, rows, { gemm }), got: emulateShrinking(own, rows, gemm, options) };
+  const expected = outputsOf(own, wanted, slots.length);
+  for (const [name, all] of outputsOf(own, got, slots.length))
+    all.forEach((row, i) => expectSame(row, expected.get(name)![i], `${name} of row ${i}, slot ${slots[i]}`));
 }
 
 describe('products that shrink rows themselves', () => {
+  it('have the bits of two kernels', () => {
+    const own = adapterCase('o', { hidden: 80, inter: 96, headDim: 16 }, { slots: SLOTS, rank: 16 });
+    expectBitsOf(own, tile(16, 80, 64, 2), slotsOf(11, 3));
+  });
+
   const CASES = [
     ['o', 16, tile(16, 80, 64, 2), [1, 11]],
     ['gateUp', 16, tile(8, 48, 64, 3), [5, 8]],
@@ -45,12 +62,21 @@ describe('products that shrink rows themselves', () => {
     ['o', 64, tile(8, 176, 64, 3), [5, 16]],
     ['down', 48, tile(32, 80, 128, 2), [20]],
   ] as const;
-  it.each(casesHere<(typeof CASES)[number]>(CASES, 0))('have the bits of two kernels: %s of rank %i', (...given) => {
-    const [which, rank, gemm, counts] = given;
+  thorough.each(CASES)('have the bits of two kernels: %s of rank %i', (which, rank, gemm, counts) => {
     const own = adapterCase(which, SHAPE, { slots: SLOTS, rank });
     // Each launch begins with the numbers that the one before has left.
     for (const [i, rows] of counts.entries())
-      for (const seed of casesHere([0, 3], 1)) expectBitsOf(own, gemm, slotsOf(rows, seed), { backwards: i === 1 });
+      for (const seed of [0, 3]) expectBitsOf(own, gemm, slotsOf(rows, seed), { backwards: i === 1 });
+  });
+
+  const DEEP = [
+    [16, tile(16, 32, 64, 3), 13],
+    [16, tile(64, 64, 64, 3), 34],
+    [64, tile(32, 64, 64, 3), 20],
+  ] as const;
+  thorough.each(DEEP)('add up parts of long ranges: rank %i', (rank, gemm, rows) => {
+    const own = adapterCase('down', DEEP_SHAPE, { slots: SLOTS, rank });
+    expectBitsOf(own, gemm, slotsOf(rows, 3));
   });
 
   thorough('do nothing of it where no row has an adapter', () => {
@@ -58,9 +84,9 @@ describe('products that shrink rows themselves', () => {
   });
 
   const MUTATIONS: readonly (readonly [string, string, string])[] = [
-    ['the order of ranges', '(part[r].', '(part[SHRINK_RANGES - r].'],
+    ['the order of ranges', 'own[r % of_lane]', 'own[SHRINK_RANGES - r]'],
     ['rows behind the eighth of a slot', '% SHRINKERS_GROUP == 0;', '== 0;'],
-    ['numbers of the launch before', 'tile.taken.is = tile.ended.is = 0;', ''],
+    ['pieces of others', 'missing = first + r;', ''],
     ['that what is shrunk may not be there yet', 'if (slots.count > 0) named_sync', 'if (false) named_sync'],
     ['the part of a segment', 'second.shrunk_column,', '0,'],
     ['other slots', 'groups.slot[piece.group]', 'groups.slot[0]'],
