@@ -20,7 +20,8 @@ import type { FloatType } from '../ir/types.js';
  * `attention` says so. Accumulation, the residual stream, softmax and sums stay f32. A contraction reads its rows in
  * order. If they are gathered rows that already have the wanted type (of the embedding of an f32 checkpoint, or scored
  * rows of a normed stream that keys and values need in full), the cast writes them to memory one after another. Rows
- * on their way to and from experts are moved in `dtype`: they are read and written as often as a row has experts.
+ * on their way to and from experts are moved in `dtype`: they are read and written as often as a row has experts. So
+ * are those that a convolution reads, and what scans read as attention does.
  */
 export function assignPrecision(graph: Graph, dtype: FloatType, attention: FloatType = 'f32'): Graph {
   const defs = definitions(graph);
@@ -31,6 +32,9 @@ export function assignPrecision(graph: Graph, dtype: FloatType, attention: Float
     rounding !== undefined &&
     x.type.dtype === 'f32' &&
     (rounding !== x.type.shape[1] || (readers.get(x) ?? []).some(({ op }) => op !== 'linear'));
+  /** Rows of an expert, and those before others on their paths, which are read several times. */
+  const isMoved = ({ operands: { x, index } }: NodeOf<'gather_rows'>): boolean =>
+    defs.get(x)?.op === 'expert_linear' || defs.get(index)?.op === 'token_before';
   const casts: Readonly<Record<FloatType, Map<Value, Value>>> = { f32: new Map(), f16: new Map(), bf16: new Map() };
   return rewrite(graph, (node, rewriter) => {
     const narrowed = (v: Value, to: FloatType): Value => {
@@ -50,7 +54,15 @@ export function assignPrecision(graph: Graph, dtype: FloatType, attention: Float
       if ((isScaled ? [q] : [q, k, v]).every(({ type }) => type.dtype === attention)) return undefined;
       return rewriter.rebuild(node, isScaled ? { q: read(q) } : { q: read(q), k: read(k), v: read(v) });
     }
-    if (node.op === 'gather_rows' && dtype !== 'f32' && defs.get(node.operands.x)?.op === 'expert_linear') {
+    if (node.op === 'scan' && attention !== 'f32') {
+      const { q, k, v } = node.operands;
+      return rewriter.rebuild(node, {
+        q: narrowed(q, attention),
+        k: narrowed(k, attention),
+        v: narrowed(v, attention),
+      });
+    }
+    if (node.op === 'gather_rows' && dtype !== 'f32' && isMoved(node)) {
       const gathered = rewriter.rebuild(node, { x: narrowed(node.operands.x, dtype) });
       return rewriter.add('cast', { x: gathered }, { dtype: 'f32' }, `${node.result.name}_f32`);
     }

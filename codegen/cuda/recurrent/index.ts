@@ -1,12 +1,116 @@
 /** Kernels of recurrent layers on a GPU. */
-import { CompileError } from '../../../errors.js';
 import type { CudaLoopSchedule } from '../../../ir/cuda.js';
 import type { LinksKernel, ScanKernel } from '../../../ir/kernel.js';
-import type { CudaOperands, EmittedCuda } from '../text/operands.js';
+import { roundUp } from '../../../ir/types.js';
+import { floatLiteral } from '../text/statements.js';
+import { type CudaOperands, ELEMENT_TYPES, type EmittedCuda, emittedPlain, kernelHead } from '../text/operands.js';
+import { aboutKernel, buffersText, type ConfigFields, unitText } from '../text/unit.js';
 
-export function emitLinks(kernel: LinksKernel, _: CudaOperands, __: CudaLoopSchedule, ___: string): EmittedCuda {
-  throw new CompileError(`${kernel.path}: recurrent layers have no kernels for GPUs yet; use --target cpu`);
+/** A warp a row. */
+export function emitLinks(
+  kernel: LinksKernel,
+  operands: CudaOperands,
+  { threads }: CudaLoopSchedule,
+  symbol: string,
+): EmittedCuda {
+  const { paths, before, end, rows } = kernel;
+  const isPath = paths.kind === 'path';
+  const fields: ConfigFields = {
+    back: before.map(({ back }) => back),
+    count: before.length,
+    isPath,
+    hasEnd: end !== undefined,
+    threads,
+  };
+  const named =
+    paths.kind === 'path'
+      ? { begin: paths.begin, position: paths.position, key: paths.key }
+      : { subtreeEnd: paths.subtreeEnd };
+  const buffers = buffersText('LinksBuffers', operands, {
+    ...named,
+    ...(end === undefined ? {} : { end }),
+    before: before.map(({ out }) => out),
+  });
+  const { extents } = operands;
+  const keys = paths.kind === 'path' ? operands.rowsOf(paths.key).extent : rows;
+  const source = unitText({
+    about: aboutKernel(kernel, `${threads} threads`),
+    includes: ['recurrent/links.cuh'],
+    config: { type: 'LinksConfig', fields },
+    functors: [],
+    head: kernelHead({ symbol, extents, operands, tensorMaps: [], threads }),
+    body: `  await_previous();\n  links<config>(${rows}, ${keys}, ${buffers});`,
+  });
+  return emittedPlain(source, threads, { kind: 'tiles', extent: rows, per: threads / 32, times: 1 });
 }
-export function emitScan(kernel: ScanKernel, _: CudaOperands, __: CudaLoopSchedule, ___: string): EmittedCuda {
-  throw new CompileError(`${kernel.path}: recurrent layers have no kernels for GPUs yet; use --target cpu`);
+
+/** Columns of a warp, and rows of queries, keys and values that are fetched together, as scan.cuh has them. */
+const WARP_COLUMNS = 8;
+const CHUNK_ROWS = 8;
+/** Most warps of a block: all have the same queries and keys. */
+const MAX_WARPS = 4;
+/** Rows in which the trees of a block begin. */
+const WINDOW = 32;
+/** States of rows where paths part that a block keeps: three of 128 rows leave room for three blocks. */
+const KEPT_STATES = 3;
+
+export function emitScan(kernel: ScanKernel, operands: CudaOperands, _: CudaLoopSchedule, symbol: string): EmittedCuda {
+  const { keyHeads, heads, keyDim, valueDim, rule, scale = 1, epsilon, skip, rows } = kernel;
+  const warps = Math.min(MAX_WARPS, Math.ceil(valueDim / WARP_COLUMNS));
+  const threads = 32 * warps;
+  const columns = warps * WARP_COLUMNS;
+  const stride = (name: string): number => operands.get(name).stride;
+  const padded = roundUp(keyDim, 16);
+  const chunk = CHUNK_ROWS * (2 * padded + columns + 2) + 2 * (CHUNK_ROWS + 4);
+  const sharedBytes = 4 * (3 * chunk + (KEPT_STATES * padded * threads) / 4);
+  const fields: ConfigFields = {
+    keyHeads,
+    heads,
+    keyDim,
+    valueDim,
+    isDelta: rule === 'delta',
+    isNormed: epsilon !== undefined,
+    hasSkip: skip !== undefined,
+    scale: { name: floatLiteral(scale) },
+    epsilon: { name: floatLiteral(epsilon ?? 0) },
+    qStride: stride(kernel.q),
+    kStride: stride(kernel.k),
+    vStride: stride(kernel.v),
+    decayStride: stride(kernel.decay),
+    betaStride: stride(kernel.beta),
+    skipStride: skip === undefined ? 0 : stride(skip),
+    outStride: stride(kernel.out),
+    window: WINDOW,
+    kept: KEPT_STATES,
+    threads,
+  };
+  const typeOf = (name: string): string => ELEMENT_TYPES[operands.get(name).dtype];
+  const types = [typeOf(kernel.q), typeOf(kernel.out), skip === undefined ? 'f32' : typeOf(skip)].join(', ');
+  const { q, k, v, decay, beta, before, end, out } = kernel;
+  const buffers = buffersText(`ScanBuffers<${types}>`, operands, {
+    ...{ q, k, v, decay, beta, before, end },
+    ...(skip === undefined ? {} : { skip }),
+    out,
+  });
+  const { extents } = operands;
+  const source = unitText({
+    about: aboutKernel(kernel, `${threads} threads`),
+    includes: ['recurrent/scan.cuh'],
+    config: { type: 'ScanConfig', fields },
+    functors: [],
+    head: kernelHead({ symbol, extents, operands, tensorMaps: [], threads }),
+    body: `  await_previous();\n  scan<config, ${types}>(${rows}, ${buffers});`,
+  });
+  return {
+    source,
+    tensorMaps: [],
+    waitsForPredecessor: true,
+    launch: {
+      threads,
+      sharedBytes,
+      cluster: 1,
+      gridX: { kind: 'tiles', extent: rows, per: WINDOW, times: 1 },
+      gridY: { kind: 'constant', count: heads * Math.ceil(valueDim / columns) },
+    },
+  };
 }
