@@ -9,7 +9,7 @@ import { join, resolve } from 'node:path';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
 import { run } from '../../commands/run.js';
 import { fuseExperts } from '../support/checkpoints.js';
-import { DENSE_CHECKPOINTS } from '../support/families.js';
+import { DENSE_CHECKPOINTS, RECURRENT_CHECKPOINTS } from '../support/families.js';
 import { quickCc } from '../support/runFolder.js';
 import { SILENT } from '../support/silent.js';
 import { casesHere, isThorough, thorough } from '../support/thorough.js';
@@ -101,6 +101,17 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
   const some = (['qwen3'] as const).map((family) => DENSE_CHECKPOINTS.indexOf(family));
   const questions = isThorough ? 250 : 6;
   test.each(casesHere<string>(DENSE_CHECKPOINTS, ...some))(
+    `are reached for families/%s on ${questions} questions of HellaSwag`,
+    async (family) => {
+      const model = `families/${family}`;
+      const batchTokens = isThorough ? undefined : 128;
+      const { samplesPath } = await score(model, 'hellaswag', 'hellaswag_val.jsonl.gz', questions, 'tree', batchTokens);
+      compare(samplesPath, `${model}.jsonl`, questions);
+    },
+  );
+
+  // Recurrent layers, which score alone.
+  test.each(casesHere<string>(RECURRENT_CHECKPOINTS, 0))(
     `are reached for families/%s on ${questions} questions of HellaSwag`,
     async (family) => {
       const model = `families/${family}`;

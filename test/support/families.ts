@@ -48,6 +48,9 @@ export const DENSE_CHECKPOINTS = [
   'llama4',
 ] as const;
 
+/** Nothing of their layers is kept between calls. */
+export const RECURRENT_CHECKPOINTS = ['qwen3.5', 'qwen3-next', 'lfm2', 'mamba2'] as const;
+
 export const FAMILY_CHECKPOINTS = [...EXPERT_CHECKPOINTS, ...DENSE_CHECKPOINTS] as const;
 
 /** Each has what the others lack. CI tries these where test:slow tries all. */

@@ -12,6 +12,7 @@
  * `turn` computes columns turn … min(end, turn + turn_columns) of a row, eight neighbours a lane, by a whole warp.
  */
 #pragma once
+#include "lib/eights.cuh"
 #include "lib/global.cuh"
 #include "lib/warp.cuh"
 

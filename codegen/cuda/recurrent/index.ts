@@ -51,8 +51,8 @@ const CHUNK_ROWS = 8;
 const MAX_WARPS = 4;
 /** Rows in which the trees of a block begin. */
 const WINDOW = 32;
-/** States of rows where paths part that a block keeps: three of 128 rows leave room for three blocks. */
-const KEPT_STATES = 3;
+/** States of rows where paths part that a block keeps: two of 128 rows leave room for three blocks. */
+const KEPT_STATES = 2;
 
 export function emitScan(kernel: ScanKernel, operands: CudaOperands, _: CudaLoopSchedule, symbol: string): EmittedCuda {
   const { keyHeads, heads, keyDim, valueDim, rule, scale = 1, epsilon, skip, rows } = kernel;
