@@ -107,3 +107,9 @@ export function expertOrder(experts: Float64Array): { readonly order: Int32Array
   });
   return { order, places };
 }
+
+/** Rows in order of experts: those of expert e are starts[e] … starts[e + 1] − 1. `starts` is i32[count + 1]. */
+export interface ExpertRows {
+  readonly count: number;
+  readonly starts: string;
+}

@@ -5,7 +5,7 @@
  */
 import { defined } from '../system/defined.js';
 import type { AdapterRows, SegmentAdapter } from './adapterRows.js';
-import type { RoutingRule } from './experts.js';
+import type { ExpertRows, RoutingRule } from './experts.js';
 import type { FunctionInterface, StateDecl } from './function.js';
 import type { GroupSize } from './groups.js';
 import type { Reach } from './reach.js';
@@ -55,6 +55,8 @@ export const ROW_SUM_BLOCK = 16;
 /** Whether `output`, which writes a buffer of `columns` columns, is the largest value of a whole row. */
 export const isRowMax = (output: Output, columns: Dim): boolean =>
   output.kind === 'rowSum' && output.by === 'max' && columns === 1;
+
+export type { ExpertRows } from './experts.js';
 
 /** What every kernel has. */
 export interface KernelBase {
@@ -279,12 +281,6 @@ export interface AttentionKernel extends KernelBase {
 }
 
 // Kernels that send rows to experts.
-
-/** Rows in order of experts: those of expert e are starts[e] … starts[e + 1] − 1. `starts` is i32[count + 1]. */
-export interface ExpertRows {
-  readonly count: number;
-  readonly starts: string;
-}
 
 /**
  * Chooses experts for each row, by the rule of ir/experts.ts: the `chosen` largest of its logits, or of scores plus

@@ -35,7 +35,7 @@ describe('models with recurrent layers', () => {
       ).toBe(count(shape));
     }
     expect(model.noCache).toMatch('recurrent');
-    const step = { cache: { rows: 64, dtype: 'f32' }, dtypeOf: () => 'f32' } as const;
+    const step = { cache: { rows: 64, dtype: 'f32' }, dtypeOf: () => 'f32' as const } as const;
     expect(() => model.step(step)).toThrow(UserError);
   });
 
