@@ -57,7 +57,6 @@ export const isRowMax = (output: Output, columns: Dim): boolean =>
   output.kind === 'rowSum' && output.by === 'max' && columns === 1;
 
 export type { ExpertRows } from './experts.js';
-
 /** What every kernel has. */
 export interface KernelBase {
   /** Unique identifier, [a-z][a-z0-9_]*. */
