@@ -21,8 +21,8 @@ import { Matcher } from './match.js';
  * matrices of its own k experts only. Rows of x are gathered in order of experts, two products per expert follow, and
  * the results are added up in the order of their weights: nothing of a row depends on the other rows.
  * In primitive ops it is ((f(x·Gᵀ) ∘ x·Uᵀ) ∘ w)·Dᵀ, where G, U and D have the matrices of all experts one behind
- * another. Products may have biases, tables [experts, columns]: those of x·Gᵀ and x·Uᵀ are added as one vector, and those
- * of the last product as w·table.
+ * another. Products may have biases, tables [experts, columns]: those of x·Gᵀ and x·Uᵀ are added as one vector, and
+ * those of the last product as w·table.
  */
 export function recognizeExperts(graph: Graph): Graph {
   const search = new MixtureSearch(graph);
@@ -105,7 +105,7 @@ function build(
   });
 }
 
-/** Rows by pair, their experts, and how many experts there are. `owners`: the expert of each pair, where one is asked. */
+/** Rows by pair, their experts, and how many experts there are. `owners`: the expert of each pair, where asked. */
 interface Pairs {
   readonly gathered: Value;
   readonly chosen: Value;
@@ -247,7 +247,7 @@ export class MixtureSearch {
     return node !== undefined && node.op !== 'linear' && node.inputs.some((operand) => this.hasBiases(operand));
   }
 
-  /** The x where `v` is x times the weight of a row's only expert, which `shares`, its part of the sum, is divided by. */
+  /** The x where `v` is x times the weight of a row's only expert, by which `shares` are divided. */
   scaledInput(v: Value, shares: Value): Value | undefined {
     const sum = this.m.node(shares, 'div')?.operands.b;
     return this.m.pairs(v, 'mul').find(([, by]) => sum !== undefined && by === sum)?.[0];

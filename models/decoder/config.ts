@@ -64,7 +64,7 @@ export interface DecoderConfig extends ModelConfig {
   readonly sinks?: true;
   /** For each layer, of how many positions the pieces are that a query's keys lie in; null: none. Default: none. */
   readonly chunks?: Windows;
-  /** Queries of layers that do not turn are multiplied by 1 + by·ln(1 + ⌊(position + 1) / every⌋). Default: they are not. */
+  /** Of queries of layers that do not turn: times 1 + by·ln(1 + ⌊(position + 1) / every⌋). Default: times 1. */
   readonly temperature?: { readonly every: number; readonly by: number };
   /** Inner width of layers without experts, where it is another. */
   readonly denseWidth?: number;
