@@ -312,7 +312,7 @@ template <PathConfig config, class Operands> TW_DEVICE void branches_attention(c
     if (last[0] / CHUNK > first_seen<config>(last[0]) / CHUNK) add_total<0>(total, answer, answer.sum[0]);
     if (last[1] / CHUNK > first_seen<config>(last[1]) / CHUNK) add_total<1>(total, answer, answer.sum[1]);
     float check[2];
-    store_answer<config>(answer, x.out, first, kv, row, { last[0] >= 0, last[1] >= 0 }, check);
+    store_answer<config>(answer, x, first, kv, row, { last[0] >= 0, last[1] >= 0 }, check);
     const bool is_finite = (last[0] < 0 || check[0] == 0.0f) && (last[1] < 0 || check[1] == 0.0f);
     /* Everybody has read the last tile: keys of the next pass may come. */
     if (!__syncthreads_or(!is_finite) && pass < 0) break;

@@ -317,15 +317,21 @@ TW_DEVICE bool decode_run(const Operands &x, unsigned char *memory, const Decode
     const int pair = pair_of(i);
     if (pair < 0) break;
     float2 columns;
-    float inverse;
+    /* Of the row: the maximum, and the sum of weights. */
+    float top, sum;
     if constexpr (is_alone) {
       const int row = pair / (d / 2), column = pair % (d / 2) * 2;
       columns = *(const float2 *)(team.part + row * Layout::part_pitch + column);
-      inverse = 1.0f / ((const float2 *)(team.part + Layout::ends_in_part / 4))[row].y;
+      const float2 end = ((const float2 *)(team.part + Layout::ends_in_part / 4))[row];
+      top = end.x;
+      sum = end.y;
     } else {
       columns = answer.o[i];
-      inverse = 1.0f / answer.sum[i];
+      top = answer.top[i];
+      sum = answer.sum[i];
     }
+    if constexpr (config.has_sinks) sum += sink_weight<config>(x, kv * group + pair / (d / 2) % group, top);
+    const float inverse = 1.0f / sum;
     auto *const out = x.out + (run.first + pair / Layout::pairs) * (long long)config.out_stride + kv * group * d;
     /* Adding zero makes −0 of a part left out and +0 of one that added nothing the same. */
     store2(out + pair % Layout::pairs * 2, columns.x * inverse + 0.0f, columns.y * inverse + 0.0f);

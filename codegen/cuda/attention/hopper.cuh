@@ -263,6 +263,14 @@ template <PathConfig config, class Operands> struct PromptProducts : PromptWarpg
       settle_values();
       add_values();
     }
+    if constexpr (config.has_sinks) {
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        const int row = this->row0 + 8 * half;
+        const int head = tiles.kv() * config.group() + row % config.group();
+        total_sum[half] += sink_weight<config>(this->x, head, total_top[half]);
+      }
+    }
   }
 };
 

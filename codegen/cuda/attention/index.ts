@@ -2,7 +2,6 @@
  * Attention on a GPU: one block for each tile of queries of each head, and one pass for each tree or path that the tile
  * meets.
  */
-import { CompileError } from '../../../errors.js';
 import type { CudaAttentionSchedule, LaunchShape } from '../../../ir/cuda.js';
 import type { AttentionKernel } from '../../../ir/kernel.js';
 import type { CudaOperands, EmittedCuda } from '../text/operands.js';
@@ -21,8 +20,6 @@ export function emitAttention(
   symbol: string,
 ): EmittedCuda {
   const { mask } = kernel;
-  if (kernel.sink !== undefined)
-    throw new CompileError(`${kernel.path}: attention with sinks runs on CPUs; use --target cpu`);
   const tile = tileOf(kernel, schedule);
   // The keys of a path may lie in a state of fixed size. Its list of keys is an input, whose rows belong to the call.
   const keyRows = operands.rowsOf(mask.kind === 'path' ? mask.key : kernel.k);

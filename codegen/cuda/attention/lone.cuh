@@ -195,7 +195,7 @@ template <PathConfig config, class Operands> TW_DEVICE void lone_attention(const
     if constexpr (!is_half) add_total<1>(total, answer, answer.sum[1]);
   }
   float check[2];
-  store_answer<config>(answer, x.out, first, kv, row, { row[0] < group, !is_half && row[1] < group }, check);
+  store_answer<config>(answer, x, first, kv, row, { row[0] < group, !is_half && row[1] < group }, check);
 }
 
 }  // namespace tw

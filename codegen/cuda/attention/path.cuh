@@ -49,6 +49,8 @@ struct PathConfig {
   float cap_factor = 0.0f;
   /* A query sees the last keys of its path only, so many, or those of its own piece of so many; 0: all. */
   int window = 0, chunk = 0;
+  /* Each head has one more score, which has no value. */
+  bool has_sinks = false;
   /* Which row of q a query is says a list. */
   bool has_query_row = false;
   /*
@@ -92,13 +94,15 @@ struct PathConfig {
 };
 
 /* Buffers of a kernel. Rows of q are tokens, of k and v places of the cache, of `out` queries. */
-template <class Element, class Key, class Out> struct PathOperands {
+template <class Element, class Key, class Out, class Sink = float> struct PathOperands {
   const Element *q;
   const Key *k, *v;
   const float *k_scales, *v_scales;
   /* Of a token: where its path begins in the list of keys, and its position there. */
   const int *begin, *position, *key;
   const int *query_row;
+  /* Of heads: natural logarithms of what they add to sums of weights. */
+  const Sink *sinks;
   Out *out;
   /* Rows of `out`, of q, and of the list of keys. */
   int rows, query_rows, key_rows;
@@ -110,6 +114,16 @@ template <class Element, class Key, class Out> struct PathOperands {
 
 /* 2^x for a whole x of at most 0; 0 where that is no normal number, and for −inf and NaN. */
 TW_DEVICE float power2(float x) { return x >= -126.0f ? __int_as_float(((int)x + 127) << 23) : 0.0f; }
+
+/*
+ * What the sink of a head adds to the sum of a row's weights, all of whose keys are in it. Weights are scaled by
+ * 2^−top: a whole power, so that the sink's part has the same bits whatever `top` is.
+ */
+template <PathConfig config, class Operands> TW_DEVICE float sink_weight(const Operands &x, int head, float top) {
+  const float exponent = mul(load(x.sinks + head), 1.44269504f), whole = ceilf(exponent);
+  const float power = (config.is_coded() ? whole + WEIGHT_BITS : whole) - top;
+  return mul(exp2_flushed(exponent - whole), power2(fminf(power, 127.0f)));
+}
 
 /* The first key that a query at `position` sees. */
 template <PathConfig config> TW_DEVICE int first_seen(int position) {
@@ -462,11 +476,18 @@ TW_DEVICE void end_chunk(Total<config> &total, bool has_total, Answer<config> &a
  * Stores the answer of rows row[0] and row[1] of a block whose first query is `first`, those that `is_stored`. Sums up
  * zeros in `check`, which are not zero if a result is not finite.
  */
-template <PathConfig config, class Out>
-TW_DEVICE void store_answer(const Answer<config> &answer, Out *out, int first, int kv, const int (&row)[2],
+template <PathConfig config, class Operands>
+TW_DEVICE void store_answer(const Answer<config> &answer, const Operands &x, int first, int kv, const int (&row)[2],
     const bool (&is_stored)[2], float (&check)[2]) {
   constexpr int group = config.group(), d = config.head_dim;
-  const float inverse[2] = { 1.0f / answer.sum[0], 1.0f / answer.sum[1] };
+  auto *const out = x.out;
+  float sum[2] = { answer.sum[0], answer.sum[1] };
+  if constexpr (config.has_sinks) {
+#pragma unroll
+    for (int half = 0; half < 2; half++)
+      sum[half] += sink_weight<config>(x, kv * group + row[half] % group, answer.top[half]);
+  }
+  const float inverse[2] = { 1.0f / sum[0], 1.0f / sum[1] };
   check[0] = check[1] = 0.0f;
   const auto place_of = [&](int r) {
     return out + (long long)(first + r / group) * config.out_stride + (kv * group + r % group) * d +
@@ -478,18 +499,18 @@ TW_DEVICE void store_answer(const Answer<config> &answer, Out *out, int first, i
     const int from = config.is_coded() ? i & ~1 : i, e = config.is_coded() ? i & 1 : 0;
     const int other = config.is_coded() ? from + 1 : i, second = config.is_coded() ? e : 1;
     const int column = config.is_coded() ? i / 2 * 16 + e * 2 : i * 8;
-    float x[2][2];
+    float y[2][2];
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       /* Adding zero makes −0 of a tile left out and +0 of one that added nothing the same. */
-      x[half][0] = answer.o[from][2 * half + e] * inverse[half] + 0.0f;
-      x[half][1] = answer.o[other][2 * half + second] * inverse[half] + 0.0f;
+      y[half][0] = answer.o[from][2 * half + e] * inverse[half] + 0.0f;
+      y[half][1] = answer.o[other][2 * half + second] * inverse[half] + 0.0f;
     }
 #pragma unroll
     for (int half = 0; half < 2; half++)
-      if (is_stored[half]) store2(place_of(row[half]) + column, x[half][0], x[half][1]);
+      if (is_stored[half]) store2(place_of(row[half]) + column, y[half][0], y[half][1]);
 #pragma unroll
-    for (int half = 0; half < 2; half++) check[half] = fmaf(x[half][0], 0.0f, fmaf(x[half][1], 0.0f, check[half]));
+    for (int half = 0; half < 2; half++) check[half] = fmaf(y[half][0], 0.0f, fmaf(y[half][1], 0.0f, check[half]));
   }
 }
 

@@ -56,6 +56,9 @@ export const scaleLayout = ({ stride, columnStride }: Operand): ConfigFields => 
 
 export const literal = (value: number): ConfigValue => ({ name: floatLiteral(value) });
 
+/** The buffer of sinks, whose type operands have behind those of all kernels. */
+export const sinkOf = ({ sink }: AttentionKernel): readonly string[] => (sink === undefined ? [] : [sink]);
+
 /** The Config of a kernel under its schedule. */
 export function pathConfig({ kernel, operands, schedule, tile }: AttentionCode, readsAhead: boolean): PathConfig {
   const { heads, kvHeads, headDim, mask, cap, scale } = kernel;
@@ -86,6 +89,7 @@ export function pathConfig({ kernel, operands, schedule, tile }: AttentionCode, 
     scale: literal((cap ?? scale) * Math.LOG2E),
     ...(cap === undefined ? {} : { isCapped: true, capFactor: literal((scale / cap) * BOUNDED_UNIT) }),
     ...defined({ window, chunk }),
+    ...(kernel.sink === undefined ? {} : { hasSinks: true }),
     ...(kernel.queryRow === undefined ? {} : { hasQueryRow: true }),
     ...(readsAhead && lists.every((name) => operands.get(name).isInput) ? { readsAhead: true } : {}),
     ...(teams === 1 ? {} : { teams }),
@@ -178,7 +182,7 @@ export function pathUnit(
     call: `${entry}<config>`,
     config: { type: 'PathConfig', fields: { ...config, ...fields } },
     operands: 'PathOperands',
-    elements: [kernel.q, kernel.k, kernel.out],
+    elements: [kernel.q, kernel.k, kernel.out, ...sinkOf(kernel)],
     members: [
       ...membersOf(code, [
         ['q', kernel.q],
@@ -190,6 +194,7 @@ export function pathUnit(
         ['position', mask.position],
         ['key', mask.key],
         ['query_row', queryRow],
+        ['sinks', kernel.sink],
         ['out', kernel.out],
       ]),
       ['rows', kernel.rows],

@@ -16,6 +16,7 @@ import {
   type PathSkeleton,
   pathUnit,
   scaleLayout,
+  sinkOf,
 } from './path.js';
 import { MAX_TOKENS, WGMMA_KEYS } from './tile.js';
 
@@ -74,7 +75,7 @@ function treeUnit(code: AttentionCode): string {
     call: `tree_attention<config, ${Math.ceil(keyRows.most / schedule.keys)}>`,
     config: { type: 'PathConfig', fields: pathConfig(code, false) },
     operands: 'TreeOperands',
-    elements: [kernel.q, kernel.out],
+    elements: [kernel.q, kernel.out, ...sinkOf(kernel)],
     members: [
       ...membersOf(code, [
         ['q', kernel.q],
@@ -82,6 +83,7 @@ function treeUnit(code: AttentionCode): string {
         ['v', kernel.v],
         ['end', mask.subtreeEnd],
         ['query_row', queryRow],
+        ['sinks', kernel.sink],
         ['out', kernel.out],
       ]),
       ['rows', kernel.rows],
@@ -130,6 +132,7 @@ function simtConfig({ kernel, operands, schedule, tile }: AttentionCode): SimtAt
     ...(cap === undefined ? {} : { cap: literal(cap), capFactor: literal(BOUNDED_UNIT / cap) }),
     ...defined({ window, chunk }),
     ...(kernel.slopes === undefined ? {} : { hasSlopes: true }),
+    ...(kernel.sink === undefined ? {} : { hasSinks: true }),
     ...(kernel.queryRow === undefined ? {} : { hasQueryRow: true }),
     sharedBytes: tile.dynamicBytes,
   };
@@ -150,7 +153,7 @@ function simtUnit(code: AttentionCode): string {
     call: 'simt_attention<config>',
     config: { type: 'SimtAttentionConfig', fields: simtConfig(code) },
     operands: 'SimtOperands',
-    elements: [kernel.q, kernel.k, kernel.out],
+    elements: [kernel.q, kernel.k, kernel.out, ...sinkOf(kernel)],
     members: [
       ...membersOf(code, [
         ['q', kernel.q],
@@ -161,6 +164,7 @@ function simtUnit(code: AttentionCode): string {
         ...maskBuffers(mask).map((buffer, i) => [MASK_MEMBERS[mask.kind][i]!, buffer] as const),
         ['slopes', slopes],
         ['query_row', queryRow],
+        ['sinks', kernel.sink],
         ['out', kernel.out],
       ]),
       ['rows', kernel.rows],

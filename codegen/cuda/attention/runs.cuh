@@ -201,7 +201,7 @@ template <PathConfig config, class Operands> TW_DEVICE void runs_attention(const
         continue;
       }
       float check[2];
-      store_answer<config>(answer, x.out, first, kv, row, { last[0] >= 0, last[1] >= 0 }, check);
+      store_answer<config>(answer, x, first, kv, row, { last[0] >= 0, last[1] >= 0 }, check);
       is_finite = (last[0] < 0 || check[0] == 0.0f) && (last[1] < 0 || check[1] == 0.0f);
     }
     /* Everybody has read the last tile: keys of the next run may come. */

@@ -39,6 +39,8 @@ struct SimtAttentionConfig {
   int window = 0, chunk = 0;
   /* Each position that a key is further on adds the slope of the head to the score. */
   bool has_slopes = false;
+  /* Each head has one more score, which has no value. */
+  bool has_sinks = false;
   /* Which row of q a query is says a list. */
   bool has_query_row = false;
   /* Dynamic shared memory of a block. */
@@ -55,7 +57,7 @@ template <SimtAttentionConfig config> TW_DEVICE int too_far_back(int position) {
 }
 
 /* Buffers of a kernel: those of the mask that it has. Rows of q are tokens, of `out` queries. */
-template <class Element, class Key, class Out> struct SimtOperands {
+template <class Element, class Key, class Out, class Sink = float> struct SimtOperands {
   const Element *q;
   const Key *k, *v;
   const float *k_scales, *v_scales;
@@ -65,6 +67,8 @@ template <class Element, class Key, class Out> struct SimtOperands {
   /* Of each head. */
   const float *slopes;
   const int *query_row;
+  /* Of heads: scores without a value. */
+  const Sink *sinks;
   Out *out;
   /* Rows of `out`, of q, and of keys or their list. */
   int rows, query_rows, key_rows;
@@ -214,6 +218,7 @@ template <SimtAttentionConfig config, class Operands> TW_DEVICE void simt_attent
       } else {
         if (token < 0) continue;
       }
+      if constexpr (config.has_sinks) sum[r] += exp2_flushed((load(x.sinks + head) - top[r]) * 1.44269504f);
 #pragma unroll
       for (int c = 0; c < columns; c++) {
         const int column = c * 32 + lane;

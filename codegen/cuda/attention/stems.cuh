@@ -206,7 +206,7 @@ template <PathConfig config, class Operands> TW_DEVICE void stems_attention(cons
   if (end[0] >= CHUNK) add_total<0>(total, answer, answer.sum[0]);
   if (end[1] >= CHUNK) add_total<1>(total, answer, answer.sum[1]);
   float check[2];
-  store_answer<config>(answer, x.out, first, kv, row, { end[0] >= 0, end[1] >= 0 }, check);
+  store_answer<config>(answer, x, first, kv, row, { end[0] >= 0, end[1] >= 0 }, check);
 }
 
 }  // namespace tw

@@ -20,11 +20,13 @@
 namespace tw {
 
 /* Buffers of a kernel. Rows of q, k and v are tokens, of `out` queries. */
-template <class Element, class Out> struct TreeOperands {
+template <class Element, class Out, class Sink = float> struct TreeOperands {
   const Element *q, *k, *v;
   /* Of a token: the end of its subtree. */
   const int *end;
   const int *query_row;
+  /* Of heads: scores without a value. */
+  const Sink *sinks;
   Out *out;
   /* Rows of `out`, and of q, k and v. */
   int rows, query_rows;
@@ -306,7 +308,13 @@ template <PathConfig config, int most_tiles, class Operands> TW_DEVICE void tree
       tile = next;
       slot = slot == slots - 1 ? 0 : slot + 1;
     }
-    const float inverse[2] = { 1.0f / quad_sum(answer.sum[0]), 1.0f / quad_sum(answer.sum[1]) };
+    float sum[2] = { quad_sum(answer.sum[0]), quad_sum(answer.sum[1]) };
+    if constexpr (config.has_sinks) {
+      const float sink = mul(load(x.sinks + head), 1.44269504f);
+      sum[0] += exp2_flushed(fmaf(-answer.top[0], config.scale, sink));
+      sum[1] += exp2_flushed(fmaf(-answer.top[1], config.scale, sink));
+    }
+    const float inverse[2] = { 1.0f / sum[0], 1.0f / sum[1] };
     Out *const out = x.out + head * d;
     /* Adding zero makes −0 of a tile left out and +0 of one that added nothing the same. */
     if constexpr (sizeof(Out) == 4) {

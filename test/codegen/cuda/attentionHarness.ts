@@ -36,6 +36,8 @@ export interface Shape {
   readonly window?: number;
   /** Keys and values are codes, with scales. */
   readonly scaled?: CacheFormat;
+  /** Each head has a sink of this type, the input `sink`. */
+  readonly sinks?: 'f32' | 'bf16';
 }
 
 /** Rows of the states that paths run through, if a shape does not say. */
@@ -81,6 +83,7 @@ export function attentionModule(s: Shape): { module: KernelModule; kernel: Atten
     ...(s.cap === undefined ? {} : { cap: s.cap }),
     mask: withWindow(MASKS[mask], s.window),
     ...(s.scaled !== undefined ? { scales: { k: 'kScale', v: 'vScale' } } : {}),
+    ...(s.sinks === undefined ? {} : { sink: 'sink' }),
     ...(hasQueryRow ? { queryRow: 'row' } : {}),
   };
   const keyRows = isPath ? cacheRows : 'T';
@@ -94,6 +97,9 @@ export function attentionModule(s: Shape): { module: KernelModule; kernel: Atten
     { name: 'subtreeEnd', dtype: 'i32', rows: 'T', columns: 1, space: 'input' },
     { name: 'bias', dtype: 'f32', rows: 'T', columns: 'T', space: 'arena' },
     { name: 'row', dtype: 'i32', rows: 'R', columns: 1, space: 'input' },
+    ...(s.sinks === undefined
+      ? []
+      : [{ name: 'sink', dtype: s.sinks, rows: heads, columns: 1, space: 'arena' } as const]),
     // States of scales lie in blocks (passes/packStates).
     ...scales.map((name): BufferDecl => ({
       ...{ name, dtype: 'f32', rows: keyRows, columns: kvHeads, space: 'arena' },
