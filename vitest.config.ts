@@ -125,6 +125,7 @@ const LENGTHY = [
   'codegen/cuda/adapters',
   'codegen/cuda/attentionCodes',
   'codegen/cuda/attentionPath',
+  'codegen/cuda/attentionSinks',
   'codegen/cuda/attentionWgmma',
   'codegen/cuda/attentionWindow',
   'codegen/cuda/demo',

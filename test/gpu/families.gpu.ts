@@ -58,6 +58,7 @@ const YARDSTICKS: Readonly<Record<FamilyCheckpoint, readonly [error: number, agr
   'granite-moe': [0.44, 0.988],
   'glm4-moe': [0.42, 0.988],
   'minimax-m2': [0.4, 0.988],
+  'gpt-oss': [0.17, 0.988],
 };
 
 /**

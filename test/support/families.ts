@@ -9,6 +9,7 @@ export const EXPERT_CHECKPOINTS = [
   'granite-moe',
   'glm4-moe',
   'minimax-m2',
+  'gpt-oss',
 ] as const;
 
 /** All others: biases, norms of heads, factors, layers without rotary embedding, windows, stretched positions, caps. */
