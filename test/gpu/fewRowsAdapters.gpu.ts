@@ -4,9 +4,9 @@
  * every tile, and in products that shrink their rows themselves, launched again and again. Against float64 too.
  */
 import assert from 'node:assert/strict';
-import { describe, it } from 'node:test';
-import { emitCudaKernel, isLegalCuda } from '../../codegen/cuda/index.js';
-import { type CudaGemmSchedule, type CudaKernelText, SHRINK_ROWS } from '../../ir/cuda.js';
+import { after, before, describe, it } from 'node:test';
+import { type CudaFacts, emitCudaKernel, isLegalCuda } from '../../codegen/cuda/index.js';
+import { type CudaGemmSchedule, SHRINK_ROWS } from '../../ir/cuda.js';
 import { ROW_PAD } from '../../ir/plan.js';
 import { roundUp } from '../../ir/types.js';
 import {
@@ -50,46 +50,63 @@ const COUNTS: readonly number[] = [1, 5, 16, 33, 64];
 const LAUNCHES = 4;
 /** 70 rows: two tiles of 64, with base rows and every slot among them. */
 const MIXED = Array.from({ length: 70 }, (_, i) => (i % 7 === 3 ? -1 : (i * 5) % 24));
+/** Some of them, in other company. */
+const CHOSEN = [64, 1, 3, 40];
+
+const CASES = [
+  ['qkv', 16],
+  ['gateUp', 16],
+  ['o', 64],
+  ['down', 32],
+  ['gateUp', 64],
+  ['down', 48],
+] as const;
+
+function prepare(which: (typeof CASES)[number][0], rank: number, facts: CudaFacts) {
+  const own = adapterCase(which, SHAPE, { slots: 24, rank });
+  const legal = SCHEDULES.filter((each) => isLegalCuda(own.kernel, own.module, each, facts) === true);
+  console.log(`${which} of rank ${rank}: ${legal.map(({ skeleton, tm }) => `${skeleton} ${tm}`).join(', ')}`);
+  assert(legal.length >= 2, 'few skeletons take adapters');
+  const all: RowsOfAdapters = { slots: MIXED };
+  const few: RowsOfAdapters = { slots: CHOSEN.map((row) => MIXED[row]!), rows: CHOSEN };
+  const arranged = legal.map((gemm) => ({ gemm, at: arrangeAdapters(own, all, { gemm }) }));
+  const apart = arrangeAdapters(own, few, { gemm: legal[0]! });
+  const base = arrangeBase(own, all, legal[0]!);
+  const inside = legal
+    .filter((each) => isLegalCuda(own.kernel, own.module, { ...each, adapters: 'shrinks' }, facts) === true)
+    .flatMap((gemm) =>
+      COUNTS.map((count) => {
+        const rows = Array.from({ length: count }, (_, i) => i + (count < 16 ? 64 : 0));
+        return { gemm, rows, at: arrangeShrinking(own, { slots: rows.map((row) => MIXED[row]!), rows }, gemm) };
+      }),
+    );
+  assert(arch !== 'sm_90a' || inside.length >= COUNTS.length, 'no product shrinks its rows');
+  const tiles = SHRINK_ROWS.map((rows) => ({ kind: 'loop', threads: 256, rows }) as const).filter(
+    (each) => isLegalCuda(own.shrink, own.module, each, facts) === true,
+  );
+  const shrinks = tiles.map((each) => emitCudaKernel(own.shrink, own.module, each, { T: 128, R: 128 }));
+  const programs = [...arranged, ...inside].flatMap(({ at }) => at.emitted);
+  return {
+    ...{ own, legal, all, arranged, apart, base, inside, tiles, shrinks },
+    texts: [...programs, ...apart.emitted, ...base.emitted, ...shrinks],
+  };
+}
 
 describe('rows of adapters', { skip }, () => {
-  for (const [which, rank] of [
-    ['qkv', 16],
-    ['gateUp', 16],
-    ['o', 64],
-    ['down', 32],
-    ['gateUp', 64],
-    ['down', 48],
-  ] as const)
+  let launcher: Launcher;
+  let prepared: readonly ReturnType<typeof prepare>[] = [];
+  // All at once: compilers take seconds for each.
+  before(async () => {
+    assert(typeof arch === 'string');
+    launcher = new Launcher(arch);
+    prepared = CASES.map(([which, rank]) => prepare(which, rank, launcher.facts));
+    await launcher.load(prepared.flatMap(({ texts }) => texts));
+  });
+  after(() => launcher.release());
+
+  for (const [i, [which, rank]] of CASES.entries())
     it(`${which} of rank ${rank}`, async () => {
-      assert(typeof arch === 'string');
-      const launcher = new Launcher(arch);
-      const own = adapterCase(which, SHAPE, { slots: 24, rank });
-      const legal = SCHEDULES.filter((each) => isLegalCuda(own.kernel, own.module, each, launcher.facts) === true);
-      console.log(`${which} of rank ${rank}: ${legal.map(({ skeleton, tm }) => `${skeleton} ${tm}`).join(', ')}`);
-      assert(legal.length >= 2, 'few skeletons take adapters');
-      const all: RowsOfAdapters = { slots: MIXED };
-      const chosen = [64, 1, 3, 40];
-      const few: RowsOfAdapters = { slots: chosen.map((row) => MIXED[row]!), rows: chosen };
-      const arranged = legal.map((gemm) => ({ gemm, at: arrangeAdapters(own, all, { gemm }) }));
-      const apart = arrangeAdapters(own, few, { gemm: legal[0]! });
-      const base = arrangeBase(own, all, legal[0]!);
-      const inside = legal
-        .filter(
-          (each) => isLegalCuda(own.kernel, own.module, { ...each, adapters: 'shrinks' }, launcher.facts) === true,
-        )
-        .flatMap((gemm) =>
-          COUNTS.map((count) => {
-            const rows = Array.from({ length: count }, (_, i) => i + (count < 16 ? 64 : 0));
-            return { gemm, rows, at: arrangeShrinking(own, { slots: rows.map((row) => MIXED[row]!), rows }, gemm) };
-          }),
-        );
-      assert(arch !== 'sm_90a' || inside.length >= COUNTS.length, 'no product shrinks its rows');
-      const tiles = SHRINK_ROWS.map((rows) => ({ kind: 'loop', threads: 256, rows }) as const).filter(
-        (each) => isLegalCuda(own.shrink, own.module, each, launcher.facts) === true,
-      );
-      const shrinks = tiles.map((each) => emitCudaKernel(own.shrink, own.module, each, { T: 128, R: 128 }));
-      const programs = [...arranged, ...inside].flatMap(({ at }) => at.emitted);
-      await launcher.load([...programs, ...apart.emitted, ...base.emitted, ...shrinks]);
+      const { own, legal, all, arranged, apart, base, inside, tiles, shrinks } = prepared[i]!;
       const run = async ({ emitted, memory, values }: Arranged, rows: number, texts = emitted) => {
         // Tensor maps show the rows that memory has.
         for (const text of texts) await launcher.launch(text, memory, { T: rows, R: 1 }, roundUp(rows, ROW_PAD));
@@ -100,7 +117,7 @@ describe('rows of adapters', { skip }, () => {
       const shrunk = rowsOf(first.get(own.shrink.out)!, MIXED.length);
       for (const [i, text] of shrinks.entries()) {
         const at = arrangeAdapters(own, all, { gemm: legal[0]! });
-        const got = rowsOf((await run(at, MIXED.length, [text as CudaKernelText])).get(own.shrink.out)!, MIXED.length);
+        const got = rowsOf((await run(at, MIXED.length, [text])).get(own.shrink.out)!, MIXED.length);
         MIXED.forEach((slot, row) => {
           if (slot >= 0) same(got[row]!, shrunk[row]!, `what is shrunk of row ${row} in tiles of ${tiles[i]!.rows}`);
         });
@@ -117,8 +134,8 @@ describe('rows of adapters', { skip }, () => {
               same(row, got.get(name)![rows[i]!]!, `${name} of row ${rows[i]} of ${rows.length}, shrunk by ${gemm.tm}`),
             );
       }
-      for (const [name, rows] of outputsOf(own, await run(apart, chosen.length), chosen.length))
-        rows.forEach((row, i) => same(row, got.get(name)![chosen[i]!]!, `${name} of row ${chosen[i]}, apart`));
+      for (const [name, rows] of outputsOf(own, await run(apart, CHOSEN.length), CHOSEN.length))
+        rows.forEach((row, i) => same(row, got.get(name)![CHOSEN[i]!]!, `${name} of row ${CHOSEN[i]}, apart`));
       const without = outputsOf(own, await run(base, MIXED.length), MIXED.length);
       const expected = outputsOf(own, interpretAdapters(own, all), MIXED.length);
       let changed = 0;
@@ -135,7 +152,6 @@ describe('rows of adapters', { skip }, () => {
         });
       }
       assert(changed > 0, 'adapters change nothing');
-      launcher.release();
     });
 });
 
