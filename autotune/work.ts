@@ -3,6 +3,7 @@
  * `inspect` are based on it.
  */
 import { extentIn, type Extents } from '../ir/extents.js';
+import { keyDimOf, valueDimOf } from '../ir/attentionDims.js';
 import {
   type AttentionKernel,
   type Kernel,
@@ -166,7 +167,7 @@ export function contractionFlops(kernel: Kernel): { readonly perRow: number; rea
     case 'logprob':
       return { perRow: 2 * kernel.k * kernel.vocab, perPair: 0 };
     case 'attention':
-      return { perRow: 0, perPair: 4 * kernel.heads * kernel.headDim };
+      return { perRow: 0, perPair: 2 * kernel.heads * (keyDimOf(kernel) + valueDimOf(kernel)) };
     case 'loop':
     case 'logprobReduce':
     case 'sample':
@@ -231,9 +232,10 @@ export function kernelWork(kernel: Kernel, module: KernelModule | Declarations, 
     }
     case 'attention': {
       const pairs = rows * depthOf(kernel, size);
-      const kept = [kernel.k, kernel.v, ...scaleBuffers(kernel)];
-      const read = kept.reduce((sum, name) => sum + keyBytes(kernel, name, size, declarations), 0);
-      const queries = rows * kernel.heads * kernel.headDim * declarations.elementBytes(kernel.q);
+      const tails = kernel.tail === undefined ? [] : [kernel.tail.k];
+      const kept = new Set([kernel.k, kernel.v, ...scaleBuffers(kernel), ...tails]);
+      const read = [...kept].reduce((sum, name) => sum + keyBytes(kernel, name, size, declarations), 0);
+      const queries = rows * kernel.heads * keyDimOf(kernel) * declarations.elementBytes(kernel.q);
       const keys = tokensIn(size);
       const mask = kernel.mask.kind === 'bias' ? rows * keys * 4 : keys * 4;
       return {

@@ -80,14 +80,15 @@ function visitNames(kernel: Kernel, rename: (name: string) => string, scalar: (s
         ...defined({ finish: kernel.finish && kernel.finish.map(output) }),
       };
     case 'attention': {
-      const { scales } = kernel;
+      const { scales, tail } = kernel;
       const renamed = { ...kernel, q: rename(kernel.q), k: rename(kernel.k), v: rename(kernel.v) };
       const scaled = scales === undefined ? {} : { scales: { k: rename(scales.k), v: rename(scales.v) } };
+      const tailed = tail === undefined ? {} : { tail: { ...tail, q: rename(tail.q), k: rename(tail.k) } };
       const mask = renameMask(kernel.mask, rename);
       const slopes = kernel.slopes === undefined ? {} : { slopes: rename(kernel.slopes) };
       const queryRow = kernel.queryRow === undefined ? {} : { queryRow: rename(kernel.queryRow) };
       const sink = defined({ sink: kernel.sink === undefined ? undefined : rename(kernel.sink) });
-      return { ...renamed, ...scaled, mask, ...slopes, ...sink, ...queryRow, out: rename(kernel.out) };
+      return { ...renamed, ...scaled, ...tailed, mask, ...slopes, ...sink, ...queryRow, out: rename(kernel.out) };
     }
     case 'logprob':
       return {

@@ -44,9 +44,11 @@ function shapeOf(kernel: Kernel): string {
       return `[${kernel.rows} × ${columns}] k ${kernel.k}${experts}`;
     }
     case 'attention': {
-      const { rows, heads, headDim, kvHeads, mask, slopes } = kernel;
+      const { rows, heads, headDim, kvHeads, mask, slopes, tail, valueDim } = kernel;
       const sloped = slopes === undefined ? '' : ', ALiBi';
-      return `[${rows} × ${heads}×${headDim}] kv heads ${kvHeads}, ${maskText(mask)}${sloped}`;
+      const more = tail === undefined ? '' : `+${tail.headDim}`;
+      const width = `${headDim}${more}${valueDim === undefined ? '' : `→${valueDim}`}`;
+      return `[${rows} × ${heads}×${width}] kv heads ${kvHeads}, ${maskText(mask)}${sloped}`;
     }
     case 'logprob':
       return `[${kernel.rows} × ${kernel.vocab}] k ${kernel.k}`;

@@ -147,6 +147,8 @@ export const kernel = z.discriminatedUnion('anchor', [
     heads: extent,
     kvHeads: extent,
     headDim: extent,
+    valueDim: extent.optional(),
+    tail: z.strictObject({ q: identifier, k: identifier, headDim: extent }).optional(),
     scale: z.number(),
     cap: z.number().positive().optional(),
     slopes: identifier.optional(),

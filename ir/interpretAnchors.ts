@@ -19,7 +19,7 @@ import {
   type ShrinkKernel,
   type SortByExpertKernel,
 } from './kernel.js';
-import { scaleBuffers } from './kernelAccess.js';
+import { scaleBuffers, tailBuffers } from './kernelAccess.js';
 import type { KernelMemory, BufferView } from './kernelMemory.js';
 import { firstSeen } from './reach.js';
 import { roundToCodes } from './rounding.js';
@@ -124,6 +124,13 @@ export function attention(memory: KernelMemory, kernel: AttentionKernel): void {
   const v = memory.read(kernel.v);
   const [kScale, vScale] = scaleBuffers(kernel).map((name) => memory.read(name));
   const sink = kernel.sink === undefined ? undefined : memory.read(kernel.sink);
+  const { tail, valueDim = headDim } = kernel;
+  const [tailQ, tailK] = tailBuffers(kernel).map((name) => memory.read(name));
+  const tailProduct = (query: number, key: number, h: number): number => {
+    if (tail === undefined || tailQ === undefined || tailK === undefined) return 0;
+    const first = query * tailQ.columns + h * tail.headDim;
+    return dot(tailQ.data, first, tailK.data, key * tailK.columns, tail.headDim);
+  };
   const out = memory.write(kernel.out);
   const visible = visibleKeys(memory, mask, tokens);
   const slopes = kernel.slopes === undefined ? undefined : memory.read(kernel.slopes);
@@ -139,8 +146,8 @@ export function attention(memory: KernelMemory, kernel: AttentionKernel): void {
       let max = own;
       const slope = slopes?.data[h] ?? 0;
       keys.forEach(({ row: key, bias, distance = 0 }, i) => {
-        const product =
-          scale * dot(q.data, query * q.columns + h * headDim, k.data, key * k.columns + kv * headDim, headDim);
+        const plain = dot(q.data, query * q.columns + h * headDim, k.data, key * k.columns + kv * headDim, headDim);
+        const product = scale * (plain + tailProduct(query, key, h));
         const scaled = product * (kScale?.data[key * kScale.columns + kv] ?? 1);
         scores[i] = softCap(scaled, kernel.cap) + slope * distance + bias;
         max = Math.max(max, scores[i]!);
@@ -151,8 +158,8 @@ export function attention(memory: KernelMemory, kernel: AttentionKernel): void {
         const p = scores[at]! / sum;
         if (p === 0) return;
         const weight = p * (vScale?.data[key * vScale.columns + kv] ?? 1);
-        for (let i = 0; i < headDim; i++) {
-          out.data[row * out.columns + h * headDim + i]! += weight * v.data[key * v.columns + kv * headDim + i]!;
+        for (let i = 0; i < valueDim; i++) {
+          out.data[row * out.columns + h * valueDim + i]! += weight * v.data[key * v.columns + kv * valueDim + i]!;
         }
       });
     }

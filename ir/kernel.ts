@@ -5,6 +5,7 @@
  */
 import { defined } from '../system/defined.js';
 import type { AdapterRows, SegmentAdapter } from './adapterRows.js';
+import type { AttentionTail } from './attentionDims.js';
 import type { ExpertRows, RoutingRule } from './experts.js';
 import type { FunctionInterface, StateDecl } from './function.js';
 import type { GroupSize } from './groups.js';
@@ -255,7 +256,8 @@ export function mostSeen(mask: Mask): number | undefined {
  * added to s behind that (ALiBi). Queries are rows of `q`, read through `queryRow` if there is one. The row is also
  * the query's position in token order. With scales, keys and values are codes: row k of head h' is to be multiplied by
  * scales.k[k, h'] and scales.v[k, h']. With a sink, the softmax has one more score, sink[h], and no value for it: a
- * query that sees no key has zeros.
+ * query that sees no key has zeros. With a tail, scale·tail.q[row, h]·tail.k[k] is added to s before the cap: heads
+ * of queries and keys go on with elements that all heads of keys share.
  */
 export interface AttentionKernel extends KernelBase {
   readonly anchor: 'attention';
@@ -268,6 +270,10 @@ export interface AttentionKernel extends KernelBase {
   readonly heads: number;
   readonly kvHeads: number;
   readonly headDim: number;
+  /** Elements of a head of values, and of the result. Default: headDim. */
+  readonly valueDim?: number;
+  /** Queries [rows, heads · headDim] and keys [rows of keys, headDim]. */
+  readonly tail?: AttentionTail;
   readonly scale: number;
   readonly cap?: number;
   /** f32[heads]; masks are paths or trees with positions. */

@@ -37,6 +37,10 @@ export function maskBuffers(mask: Mask): readonly string[] {
 export const scaleBuffers = ({ scales }: Pick<AttentionKernel, 'scales'>): readonly string[] =>
   scales === undefined ? [] : [scales.k, scales.v];
 
+/** Names of the buffers with tails of heads, of queries and of keys. */
+export const tailBuffers = ({ tail }: Pick<AttentionKernel, 'tail'>): readonly string[] =>
+  tail === undefined ? [] : [tail.q, tail.k];
+
 function outputReads(output: Output, into: Set<string>): void {
   scalarReads(output.value, into);
   if (output.kind === 'store' && output.via !== undefined) into.add(output.via);
@@ -79,7 +83,8 @@ export const kernelReads: (kernel: Kernel) => ReadonlySet<string> = oncePer((ker
       );
       break;
     case 'attention':
-      for (const name of [kernel.q, kernel.k, kernel.v, ...scaleBuffers(kernel)]) reads.add(name);
+      for (const name of [kernel.q, kernel.k, kernel.v, ...scaleBuffers(kernel), ...tailBuffers(kernel)])
+        reads.add(name);
       for (const name of maskBuffers(kernel.mask)) reads.add(name);
       if (kernel.slopes !== undefined) reads.add(kernel.slopes);
       if (kernel.sink !== undefined) reads.add(kernel.sink);

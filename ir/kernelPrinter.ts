@@ -72,7 +72,8 @@ export function printKernel(kernel: Kernel): string {
         ...(kernel.finish ?? []).map((output) => `    ${printOutput(output)}`),
       ].join('\n');
     case 'attention': {
-      const { q, out, mask, scale, cap, heads, kvHeads, headDim, queryRow, scales, slopes, sink } = kernel;
+      const { q, out, mask, scale, cap, heads, kvHeads, headDim, valueDim, tail, queryRow, scales, slopes, sink } =
+        kernel;
       const [k, v] =
         scales === undefined ? [kernel.k, kernel.v] : [`${kernel.k}·${scales.k}`, `${kernel.v}·${scales.v}`];
       const bias =
@@ -80,9 +81,12 @@ export function printKernel(kernel: Kernel): string {
       const slope = slopes === undefined ? '' : ` + ${slopes}·distance`;
       const sinks = sink === undefined ? '' : `, sinks ${sink}`;
       const queries = queryRow === undefined ? '' : `, queries ${queryRow}`;
+      const dots = tail === undefined ? `${scale}·${q}·${k}` : `${scale}·(${q}·${k} + ${tail.q}·${tail.k})`;
+      const more = tail === undefined ? '' : ` + ${tail.headDim}`;
+      const widths = `${more}${valueDim === undefined ? '' : `, values of ${valueDim}`}`;
       return (
-        `${head}, ${out} = softmax(${printCapped(`${scale}·${q}·${k}`, cap)}${slope} + ${bias})·${v}, ` +
-        `${heads}/${kvHeads} heads of ${headDim}${sinks}${queries}`
+        `${head}, ${out} = softmax(${printCapped(dots, cap)}${slope} + ${bias})·${v}, ` +
+        `${heads}/${kvHeads} heads of ${headDim}${widths}${sinks}${queries}`
       );
     }
     case 'logprob': {

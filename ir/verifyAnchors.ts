@@ -98,7 +98,15 @@ export function verifyAttention(kernel: AttentionKernel, check: KernelCheck): vo
   check.is(q, float, queries, heads * headDim, 'queries');
   const stored = kernel.scales === undefined ? float : CACHE_FORMATS;
   check.is(k, stored, keys, kvHeads * headDim, 'keys');
-  check.is(check.read(kernel.v), [k.dtype], keys, kvHeads * headDim, 'values');
+  const { valueDim = headDim, tail } = kernel;
+  if (!isExtent(valueDim)) check.fail(`values of ${valueDim} elements: there is at least 1.`);
+  check.is(check.read(kernel.v), [k.dtype], keys, kvHeads * valueDim, 'values');
+  if (tail !== undefined) {
+    if (!isExtent(tail.headDim)) check.fail(`a tail of ${tail.headDim} elements: there is at least 1.`);
+    if (kernel.scales !== undefined) check.fail('keys with a tail are no codes.');
+    check.is(check.read(tail.q), [q.dtype], queries, heads * tail.headDim, 'tails of queries');
+    check.is(check.read(tail.k), [k.dtype], keys, tail.headDim, 'tails of keys');
+  }
   for (const name of scaleBuffers(kernel)) check.is(check.read(name), ['f32'], keys, kvHeads, 'scales');
   verifyMask(mask, queries, keys, kernel.slopes !== undefined, check);
   if (kernel.slopes !== undefined) check.is(check.read(kernel.slopes), ['f32'], heads, 1, 'slopes of heads');
@@ -110,7 +118,7 @@ export function verifyAttention(kernel: AttentionKernel, check: KernelCheck): vo
   if (kernel.queryRow !== undefined) check.is(check.read(kernel.queryRow), ['i32'], kernel.rows, 1, 'rows of queries');
   if (kernel.queryRow === undefined && kernel.rows !== queries)
     check.fail(`its rows are ${kernel.rows}, those of its queries ${queries}: it needs a queryRow.`);
-  check.is(check.write(kernel.out), float, kernel.rows, heads * headDim, 'the result');
+  check.is(check.write(kernel.out), float, kernel.rows, heads * valueDim, 'the result');
 }
 
 /** The limit of a soft cap, if there is one. */

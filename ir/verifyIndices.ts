@@ -135,7 +135,8 @@ function lookups(kernel: Kernel, rows: ReadonlyMap<string, Dim>): readonly Looku
       if (kernel.mask.kind === 'path') {
         const { begin, key } = kernel.mask;
         found.push({ index: begin, rows: rowsOf(key), what: `'${key}'` });
-        for (const read of [kernel.k, kernel.v, ...scaleBuffers(kernel)])
+        const tails = kernel.tail === undefined ? [] : [kernel.tail.k];
+        for (const read of [kernel.k, kernel.v, ...scaleBuffers(kernel), ...tails])
           found.push({ index: key, rows: rowsOf(read), what: `'${read}'` });
       }
       break;

@@ -8,6 +8,7 @@ import {
   type NodeOf,
   type Value,
 } from '../ir/graph/graph.js';
+import { tailOf } from '../ir/ops/attention.js';
 import { PRODUCT_OPS, type ProductOp } from '../ir/ops/index.js';
 import { isCodeFormat } from '../ir/storage.js';
 import type { FloatType } from '../ir/types.js';
@@ -51,8 +52,13 @@ export function assignPrecision(graph: Graph, dtype: FloatType, attention: Float
       const { q, k, v } = node.operands;
       // Codes of keys and values stay as they are.
       const isScaled = node.attributes.scaled === true;
-      if ((isScaled ? [q] : [q, k, v]).every(({ type }) => type.dtype === attention)) return undefined;
-      return rewriter.rebuild(node, isScaled ? { q: read(q) } : { q: read(q), k: read(k), v: read(v) });
+      const tail = tailOf(node.operands);
+      const tails = tail === undefined ? [] : [tail.q, tail.k];
+      if ([...(isScaled ? [q] : [q, k, v]), ...tails].every(({ type }) => type.dtype === attention)) return undefined;
+      return rewriter.rebuild(node, {
+        ...(isScaled ? { q: read(q) } : { q: read(q), k: read(k), v: read(v) }),
+        ...(tail === undefined ? {} : { qTail: read(tail.q), kTail: read(tail.k) }),
+      });
     }
     if (node.op === 'scan' && attention !== 'f32') {
       const { q, k, v } = node.operands;

@@ -95,12 +95,16 @@ function readPath(
   const keys = m.node(stored(m, node.operands.k, dtype), 'gather_rows')?.operands;
   const values = m.node(stored(m, node.operands.v, dtype), 'gather_rows')?.operands;
   if (keys === undefined || values === undefined || keys.index !== values.index) return undefined;
+  const { kTail } = node.operands;
+  const tails = m.node(stored(m, kTail, dtype), 'gather_rows')?.operands;
+  if (kTail !== undefined && tails?.index !== keys.index) return undefined;
   const { map } = rewriter;
   return rewriter.rebuild(
     node,
     {
       k: map(keys.x),
       v: map(values.x),
+      ...(tails === undefined ? {} : { kTail: map(tails.x) }),
       begin: map(begin),
       position: map(position),
       key: map(keys.index),

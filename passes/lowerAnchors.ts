@@ -13,7 +13,7 @@ import {
   type SampleKernel,
   type SortByExpertKernel,
 } from '../ir/kernel.js';
-import { maskOf, scalesOf } from '../ir/ops/attention.js';
+import { maskOf, scalesOf, tailOf } from '../ir/ops/attention.js';
 import { groupsOf } from '../ir/ops/experts.js';
 import type { ScoreOp } from '../ir/ops/fused.js';
 import { mapInputs, MAX_SAMPLE_VOCAB } from '../ir/sampleInputs.js';
@@ -37,7 +37,7 @@ export function lowerAttention(
   if (slopes !== undefined && node.attributes.mask === 'bias')
     throw new CompileError(`${head.path}: slopes of heads want a mask that is proved to be a tree or a path`);
   const buffer = (operand: Value): string => lowering.bufferBehind(operand);
-  const scales = scalesOf(node.operands);
+  const [scales, tail] = [scalesOf(node.operands), tailOf(node.operands)];
   return {
     ...head,
     anchor: 'attention',
@@ -47,6 +47,7 @@ export function lowerAttention(
     k: buffer(k),
     v: buffer(v),
     ...defined({ scales: scales && { k: buffer(scales.k), v: buffer(scales.v) } }),
+    ...defined({ tail: tail && { q: buffer(tail.q), k: buffer(tail.k), headDim: lastExtent(tail.k) } }),
     out: lowering.buffers.of(result),
     ...defined({ slopes: slopes && buffer(slopes) }),
     mask: lowerMask(node, buffer),
@@ -59,15 +60,21 @@ export function lowerAttention(
 function shapeOf(
   { operands: { q, k, v }, attributes: { scale, cap } }: NodeOf<'attention'>,
   path: string,
-): Pick<AttentionKernel, 'heads' | 'kvHeads' | 'headDim' | 'scale' | 'cap'> {
+): Pick<AttentionKernel, 'heads' | 'kvHeads' | 'headDim' | 'valueDim' | 'scale' | 'cap'> {
   const [, heads, headDim] = extentsOf(q.type.shape, 3);
   const [, kvHeads] = extentsOf(k.type.shape, 3);
   const [, , width] = extentsOf(v.type.shape, 3);
-  if (width !== headDim)
-    throw new CompileError(`${path}: attention needs values as wide as its keys: ${headDim}, not ${width}`);
-  if (typeof heads !== 'number' || typeof headDim !== 'number' || typeof kvHeads !== 'number')
+  if ([heads, headDim, kvHeads, width].some((each) => typeof each !== 'number'))
     throw new CompileError(`${path}: attention needs fixed head counts`);
-  return { heads, kvHeads, headDim, scale, ...defined({ cap }) };
+  const valueDim = width === headDim ? {} : { valueDim: Number(width) };
+  return {
+    heads: Number(heads),
+    kvHeads: Number(kvHeads),
+    headDim: Number(headDim),
+    ...valueDim,
+    scale,
+    ...defined({ cap }),
+  };
 }
 
 /** The mask of an attention node, in buffers. */

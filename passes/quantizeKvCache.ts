@@ -52,6 +52,8 @@ export function quantizeKvCache(graph: Graph, cache: CacheFormat | undefined): G
     if (write !== undefined) return states.get(write.state)?.codes;
     if (node.op !== 'attention') return undefined;
     const { k, v } = node.operands;
+    if (node.attributes.tailed === true)
+      throw new CompileError(`%${node.result.name}: keys of latent attention cannot be ${cache}; choose no such cache`);
     if ([k, v].some(({ type, kind }) => type.shape.length !== 3 || kind === 'state'))
       throw new CompileError(`%${node.result.name}: keys and values that this call has not computed cannot be codes`);
     const fresh = [k, v].filter((each) => !kept.has(each));

@@ -8,6 +8,8 @@ interface AttentionParts {
   readonly q: Value;
   readonly k: Value;
   readonly v: Value;
+  /** Elements that the heads of q and k go on with: [T, heads, r], and [T, 1, r] for all heads. */
+  readonly tail: { readonly q: Value; readonly k: Value } | undefined;
   readonly bias: Value;
   readonly scale: number;
   /** Scores s become cap·tanh(s / cap). */
@@ -36,20 +38,22 @@ export function recognizeAttention(graph: Graph): Graph {
     if (node.op !== 'matmul') return undefined;
     const parts = matchAttention(m, node.operands.a, node.operands.b);
     if (parts === undefined) return undefined;
-    const { scale, cap, alibi } = parts;
+    const { scale, cap, alibi, tail } = parts;
     const { map } = rewriter;
     const sink = parts.sink && map(parts.sink);
     const operands = { q: map(parts.q), k: map(parts.k), v: map(parts.v), bias: map(parts.bias) };
     const sloped = alibi && { slopes: map(alibi.slopes), distance: map(alibi.distance) };
+    const tails = tail && { qTail: map(tail.q), kTail: map(tail.k) };
     const byToken = rewriter.add(
       'attention',
-      { ...operands, ...sloped, ...defined({ sink }) },
+      { ...operands, ...sloped, ...tails, ...defined({ sink }) },
       {
         scale,
         mask: 'bias',
         cap,
         ...(alibi === undefined ? {} : { sloped: true }),
         ...(sink === undefined ? {} : { sinks: true }),
+        ...(tail === undefined ? {} : { tailed: true }),
       },
       'attended',
     );
@@ -66,16 +70,16 @@ function matchAttention(m: Matcher, probabilities: Value, values: Value): Attent
   for (const [sum, bias] of m.pairs(scores, 'add')) {
     const { product, alibi } = withoutAlibi(m, sum);
     for (const { matrix, scale, cap } of cappedScores(m, product)) {
-      const dot = m.node(matrix, 'matmul')?.operands;
-      const q = m.transposed(dot?.a, [1, 0, 2]);
-      const k = fromHeads(m, m.transposed(dot?.b, [0, 2, 1]));
-      if (q === undefined || k === undefined || k.type.shape[1] !== v.type.shape[1]) continue;
-      const scored = [...q.type.shape.slice(0, 1), ...k.type.shape.slice(0, 1)];
-      if (!sameShape(bias.type.shape, scored)) continue;
-      const isFitting =
-        alibi === undefined ||
-        (sameShape(alibi.distance.type.shape, scored) && sameShape(alibi.slopes.type.shape, q.type.shape.slice(1, 2)));
-      if (isFitting) return { q, k, v, bias, scale, cap, alibi, sink };
+      for (const { q, k, tail } of dots(m, matrix)) {
+        if (k.type.shape[1] !== v.type.shape[1]) continue;
+        const scored = [...q.type.shape.slice(0, 1), ...k.type.shape.slice(0, 1)];
+        if (!sameShape(bias.type.shape, scored)) continue;
+        const isFitting =
+          alibi === undefined ||
+          (sameShape(alibi.distance.type.shape, scored) &&
+            sameShape(alibi.slopes.type.shape, q.type.shape.slice(1, 2)));
+        if (isFitting) return { q, k, v, tail, bias, scale, cap, alibi, sink };
+      }
     }
   }
   return undefined;
@@ -112,6 +116,24 @@ function withSink(m: Matcher, v: Value): { readonly scores: Value; readonly sink
     return { scores: shifted.a, sink };
   }
   return undefined;
+}
+
+type Dot = Pick<AttentionParts, 'q' | 'k' | 'tail'>;
+
+/** q·kᵀ, or the sum of two of them, of which one has a single head of keys. */
+function dots(m: Matcher, v: Value): readonly Dot[] {
+  const product = (of: Value): Dot | undefined => {
+    const dot = m.node(of, 'matmul')?.operands;
+    const q = m.transposed(dot?.a, [1, 0, 2]);
+    const k = fromHeads(m, m.transposed(dot?.b, [0, 2, 1]));
+    return q === undefined || k === undefined ? undefined : { q, k, tail: undefined };
+  };
+  const whole = product(v);
+  if (whole !== undefined) return [whole];
+  return m.pairs(v, 'add').flatMap(([a, b]) => {
+    const [head, tail] = [product(a), product(b)];
+    return head === undefined || tail === undefined || tail.k.type.shape[1] !== 1 ? [] : [{ ...head, tail }];
+  });
 }
 
 /** Ways to read `v` as cap·tanh(matrix·scale / cap), or as matrix·scale without a cap. */

@@ -4,6 +4,7 @@ import { type CpuFacts, isLegal } from '../../codegen/cpu/index.js';
 import { cpuScheduling } from '../../codegen/cpu/schedules.js';
 import { columnStep, leastCommonMultiple } from '../../codegen/operands.js';
 import { extentIn } from '../../ir/extents.js';
+import { keyDimOf, valueDimOf } from '../../ir/attentionDims.js';
 import { type GemmKernel, type Kernel, type KernelModule, LOGPROB_BLOCK, type LogProbKernel } from '../../ir/kernel.js';
 import type { Bucket, CpuGemmSchedule, CpuIsa, CpuSchedule } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
@@ -229,7 +230,7 @@ export function isCandidate(
     if (tile > 4 * facts.l2) return `the tile of a work item has ${tile} bytes; the L2 cache has ${facts.l2}`;
   }
   if (schedule.kind === 'attention' && kernel.anchor === 'attention') {
-    const block = 2 * schedule.keys * kernel.headDim * 4;
+    const block = schedule.keys * (keyDimOf(kernel) + valueDimOf(kernel)) * 4;
     if (block > 2 * facts.l2) return `a block of keys and values has ${block} bytes; the L2 cache has ${facts.l2}`;
   }
   return true;

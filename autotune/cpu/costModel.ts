@@ -4,7 +4,14 @@
  */
 import { VECTOR_ISAS } from '../../codegen/cpu/micro.js';
 import { physicalColumns } from '../../codegen/operands.js';
-import type { AttentionKernel, ContractionKernel, Kernel, KernelModule, Segment } from '../../ir/kernel.js';
+import { keyDimOf, valueDimOf } from '../../ir/attentionDims.js';
+import {
+  type AttentionKernel,
+  type ContractionKernel,
+  type Kernel,
+  type KernelModule,
+  type Segment,
+} from '../../ir/kernel.js';
 import type { CpuAttentionSchedule, CpuGemmSchedule, CpuIsa, CpuSchedule } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
@@ -191,7 +198,7 @@ function attentionSeconds(
   const tiles = Math.ceil(rows / s.queries);
   const group = kernel.heads / kernel.kvHeads;
   const keys = keysOfTile(kernel, s.queries, size, spread);
-  const width = roundUp(kernel.headDim, 16);
+  const width = (roundUp(keyDimOf(kernel), 16) + roundUp(valueDimOf(kernel), 16)) / 2;
   const product = (keys * s.queries * width) / 16 / 1.6;
   const scores = keys * s.queries * 4;
   const softmax = ((keys * s.queries) / 16) * 14;

@@ -13,7 +13,14 @@ import type {
   CudaGemmSkeleton,
   CudaSchedule,
 } from '../../ir/cuda.js';
-import type { AttentionKernel, GemmKernel, Kernel, KernelModule, LogProbKernel } from '../../ir/kernel.js';
+import { keyDimOf, valueDimOf } from '../../ir/attentionDims.js';
+import {
+  type AttentionKernel,
+  type GemmKernel,
+  type Kernel,
+  type KernelModule,
+  type LogProbKernel,
+} from '../../ir/kernel.js';
 import { tokensIn } from '../../ir/scoring.js';
 import type { CudaAddon } from '../../runtime/cuda/addon.js';
 import type { CudaDevice, CudaEvent, CudaMemory } from '../../runtime/cuda/native.js';
@@ -221,7 +228,7 @@ function attentionSeconds(
   const keys = keysOfBlock(kernel, s, size, tokens);
   const padded = Math.ceil(keys / s.keys) * s.keys;
   const block =
-    (tile.rows * padded * (4 * kernel.headDim + SOFTMAX_FLOPS)) /
+    (tile.rows * padded * (2 * (keyDimOf(kernel) + valueDimOf(kernel)) + SOFTMAX_FLOPS)) /
     ((machine.flopsPerSecond / machine.multiprocessors) * ATTENTION_REACH[s.skeleton]);
   // Two resident blocks hide each other's waits. Blocks are short, so the last wave is nearly even.
   return TAIL_SECONDS + Math.max(block / tile.workers, (blocks / machine.multiprocessors) * block);

@@ -1,4 +1,5 @@
 /** Tree attention: each tile of queries against the list of keys that it may see. */
+import { type AttentionTail, valueDimOf } from '../../ir/attentionDims.js';
 import { type AttentionKernel, reachOfMask } from '../../ir/kernel.js';
 import { maskBuffers, scaleBuffers } from '../../ir/kernelAccess.js';
 import type { CpuAttentionSchedule, CpuIsa } from '../../ir/plan.js';
@@ -30,7 +31,9 @@ export function emitAttention(
   const { heads, kvHeads, headDim: d, mask } = kernel;
   const { queries, keys, isa } = schedule;
   const tiles = TILES[isa];
-  const dp = roundUp(d, 16);
+  const { tail } = kernel;
+  const ep = roundUp(valueDimOf(kernel), 16);
+  const dp = roundUp(d, 16) + roundUp(tail?.headDim ?? 0, 16);
   const [q, k, v, out] = [
     operands.get(kernel.q),
     operands.get(kernel.k),
@@ -65,9 +68,9 @@ export function emitAttention(
     take('head', queries);
   }
   take('k', block * dp);
-  take('v', block * dp);
+  take('v', block * ep);
   take('q', queries * dp);
-  take('o', queries * dp);
+  take('o', queries * ep);
   take('sum', queries);
   take('seen', (groups * capacity) / 8);
   take('s', capacity * queries);
@@ -88,7 +91,7 @@ export function emitAttention(
     aheadB: 0,
     ahead: undefined,
   });
-  const widths = tiles.valueColumns === 32 ? [32, 16].filter((nr) => nr <= dp && (nr === 32 || dp % 32 !== 0)) : [16];
+  const widths = tiles.valueColumns === 32 ? [32, 16].filter((nr) => nr <= ep && (nr === 32 || ep % 32 !== 0)) : [16];
   const values = widths.map((nr) => ({
     nr,
     helper: fmaTile({
@@ -98,9 +101,9 @@ export function emitAttention(
       rs: 1,
       ks: lanes,
       panel: 16,
-      bk: dp,
+      bk: ep,
       bp: 16,
-      ldc: dp,
+      ldc: ep,
       bDtype: 'f32',
       unroll: 4,
       aheadA: 0,
@@ -141,6 +144,8 @@ export function emitAttention(
     vScales: vScale?.index,
     kScalesStride: kScale?.stride,
     vScalesStride: vScale?.stride,
+    ...(kernel.valueDim === undefined ? {} : { valueD: kernel.valueDim }),
+    ...(tail === undefined ? {} : tailConfig(tail, operands)),
     maskKind: MASKS[mask.kind],
     mask: first!.index,
     position: second?.index,
@@ -170,6 +175,12 @@ export function emitAttention(
     helpers: [score, ...values.map(({ helper }) => helper)],
     scratchBytes: roundUp(bytes, 4096),
   };
+}
+
+/** Buffers of tails, and their rows. */
+function tailConfig(tail: AttentionTail, operands: COperands) {
+  const [q, k] = [operands.get(tail.q), operands.get(tail.k)];
+  return { tail: tail.headDim, qTail: q.index, kTail: k.index, qTailStride: q.stride, kTailStride: k.stride };
 }
 
 const MASKS = { path: 'TW_PATH', column: 'TW_TREE', bias: 'TW_BIAS' } as const;

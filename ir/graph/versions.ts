@@ -15,7 +15,7 @@ export interface Version {
 /** Names of the operands that may be versions of states: rows of them are read by index, or written. */
 function takenStates({ op, attributes }: Node): readonly string[] {
   if (op === 'gather_rows' || op === 'write_rows') return ['x'];
-  return op === 'attention' && attributes.mask === 'path' ? ['k', 'v', 'kScale', 'vScale'] : [];
+  return op === 'attention' && attributes.mask === 'path' ? ['k', 'v', 'kScale', 'vScale', 'kTail'] : [];
 }
 
 /** The version that each value of `graph` is, where it is one: states themselves, and what writes make of them. */

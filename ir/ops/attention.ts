@@ -22,6 +22,7 @@ const OPTIONAL = {
   scaled: 'boolean',
   sloped: 'boolean',
   sinks: 'boolean',
+  tailed: 'boolean',
 } as const;
 
 /** Whether it matters to trees at which positions keys are. */
@@ -38,6 +39,9 @@ const OPERANDS = {
   /** Where keys and values are codes: what those of each row and head are to be multiplied by. */
   kScale: when(({ scaled }) => scaled === true),
   vScale: when(({ scaled }) => scaled === true),
+  /** Further elements of the heads of queries, and those of one head of keys, which all heads share. */
+  qTail: when(({ tailed }) => tailed === true),
+  kTail: when(({ tailed }) => tailed === true),
   begin: when(({ mask }) => mask === 'path'),
   subtreeEnd: when(({ mask }) => mask === 'column'),
   position: when(
@@ -85,6 +89,23 @@ export function maskOf<V>(operands: AttentionOperands<V>, { mask: kind }: Attent
 /** Scales of codes; undefined where keys and values are numbers. */
 export const scalesOf = <V>({ kScale, vScale }: AttentionOperands<V>): { readonly k: V; readonly v: V } | undefined =>
   kScale === undefined || vScale === undefined ? undefined : { k: kScale, v: vScale };
+
+/** Elements of queries and keys that stand behind their heads, those of keys the same for all heads. */
+export const tailOf = <V>({ qTail, kTail }: AttentionOperands<V>): { readonly q: V; readonly k: V } | undefined =>
+  qTail === undefined || kTail === undefined ? undefined : { q: qTail, k: kTail };
+
+function checkTail(
+  { q, k }: { readonly q: TensorType; readonly k: TensorType },
+  queries: Dim,
+  heads: Dim,
+  keys: Dim,
+): void {
+  const [width] = q.shape.slice(2);
+  const isRight =
+    q.shape.length === 3 && k.shape.length === 3 && q.shape[0] === queries && q.shape[1] === heads && k.shape[1] === 1;
+  if (!isRight || k.shape[0] !== keys || k.shape[2] !== width || typeof width !== 'number')
+    throw new TypeMismatch(`tails must be [${String(queries)}, ${String(heads)}, r] and [${String(keys)}, 1, r]`);
+}
 
 function checkReach({ mask, window, chunk }: AttentionAttributes): void {
   for (const [name, width] of Object.entries({ window, chunk }))
@@ -187,9 +208,9 @@ function keysOf(
 
 export const attention = op({
   summary:
-    'attention(q[Q, h, d], k[T, g, d], v[T, g, d], kScale?, vScale?, mask…, slopes?, distance?, sink?, queryRow?) ' +
-    '{scale, mask, cap?, window?, chunk?, scaled?, sloped?, sinks?}: softmax(s + mask)·v, where s = scale·q·kᵀ ' +
-    'or cap·tanh(scale·q·kᵀ / cap); ' +
+    'attention(q[Q, h, d], k[T, g, d], v[T, g, e], kScale?, vScale?, qTail?, kTail?, mask…, slopes?, distance?, ' +
+    'sink?, queryRow?) {scale, mask, cap?, window?, chunk?, scaled?, sloped?, sinks?, tailed?}: softmax(s + mask)·v, ' +
+    'where s = scale·q·kᵀ or cap·tanh(scale·q·kᵀ / cap); ' +
     "mask 'bias': f32[Q, T] bias added; 'column': i32[T] subtreeEnd, key k visible to query q when k <= q < " +
     "subtreeEnd[k]; 'path': i32[Q] begin, i32[Q] position, i32[C] key, query q sees rows key[begin[q] + i] for i " +
     'from 0 to position[q]. With a window, a query sees the last keys of its path, so many by position; a column ' +
@@ -197,7 +218,7 @@ export const attention = op({
     'divided by the chunk gives the same whole number as its own. If sloped, f32[h] slopes times how many positions ' +
     "a key is further on than the query are added to s; a mask 'bias' then has i32[Q, T] distance. If scaled, row t " +
     'of head g of k and v is to be multiplied by f32[T, g] kScale and vScale. With sinks, sink[h] is one more logit ' +
-    'of head h, without a value',
+    'of head h, without a value. If tailed, heads of q and k go on with those of qTail[Q, h, r] and kTail[T, 1, r]',
   fuse: 'opaque',
   operands: OPERANDS,
   attributes: ATTRIBUTES,
@@ -220,6 +241,8 @@ export const attention = op({
     if (scales !== undefined) for (const scale of [scales.k, scales.v]) checkScale(scale, keys, kvHeads);
     checkSlopes(operands, heads, queries, keys);
     checkSink(operands.sink, heads);
+    const tail = tailOf(operands);
+    if (tail !== undefined) checkTail(tail, queries!, heads, keys!);
     if (!isMaskTyped(mask, queries, keys))
       throw new TypeMismatch(`an operand of mask '${mask.kind}' has the wrong type`);
     if (queryRow === undefined) return { dtype: 'f32', shape: [queries, heads, valueWidth] };
@@ -229,7 +252,8 @@ export const attention = op({
   evaluate: (operands, attributes, shape) => {
     const { q, k, v, sink, queryRow, slopes, distance } = operands;
     const { scale, cap, window, chunk } = attributes;
-    const [mask, scales] = [maskOf(operands, attributes), scalesOf(operands)];
+    const [mask, scales, tail] = [maskOf(operands, attributes), scalesOf(operands), tailOf(operands)];
+    const [, , more = 0] = tail?.k.shape ?? [];
     const [rows, heads, width] = extentsOf(shape, 3);
     const [queries] = q.shape;
     const [all, groups, depth] = extentsOf(k.shape, 3);
@@ -244,6 +268,8 @@ export const attention = op({
           let dot = 0;
           for (let i = 0; i < depth; i++)
             dot += q.data[(at * heads + h) * depth + i]! * k.data[(row * groups + g) * depth + i]!;
+          for (let i = 0; i < more; i++)
+            dot += tail!.q.data[(at * heads + h) * more + i]! * tail!.k.data[row * more + i]!;
           return softCap(dot * scale * (scales?.k.data[row * groups + g] ?? 1), cap) + slope * further + bias;
         });
         const own = sink?.data[h] ?? -Infinity;

@@ -8,6 +8,7 @@ import { defined } from '../../system/defined.js';
 import type { ClassHead, Json, ModelConfig } from '../model/model.js';
 import type { Activation, NormKind } from './ops.js';
 import type { ExpertsConfig } from './experts.js';
+import type { LatentConfig } from './latent.js';
 import type { RecurrentConfig } from './recurrent.js';
 import type { ConfigReader, Projection, Windows } from './reader.js';
 import { parseRopes, type RopeConfig } from './rope.js';
@@ -35,6 +36,8 @@ export interface DecoderConfig extends ModelConfig {
   readonly activation?: Exclude<Activation, 'silu'>;
   /** Default: feed-forward is one block. */
   readonly experts?: ExpertsConfig;
+  /** Latent attention, where headDim is what rotary embedding turns of a head. Default: none. */
+  readonly latent?: LatentConfig;
   /** False if feed-forward is f(x·up)·down, without a gate. Default: true. */
   readonly isGated?: boolean;
   /** Attention and feed-forward read the same stream, through one norm or each through its own. Default: in turn. */
@@ -102,6 +105,7 @@ export type Differences = Pick<
   | 'biased'
   | 'norm'
   | 'experts'
+  | 'latent'
   | 'isGated'
   | 'parallel'
   | 'qkNorm'

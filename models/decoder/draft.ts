@@ -10,11 +10,11 @@ import { logitRows, sampleNextTokens } from './rows.js';
 /** What `ModelDraft.graph` of models/model/model.ts describes. */
 export function buildDraft(shape: DecoderShape, options: DraftOptions & LayerOptions): Graph {
   const b = new GraphBuilder(DRAFT, [TOKENS, KEYS, ROWS]);
-  const { layers, kvHeads, headDim } = shape;
+  const { layers } = shape;
   const { cache, context } = options;
   const given = b.param('tokens', 'i32', ['T'], { kind: 'token', vocab: shape.vocabSize });
   const { tokens, before } = fedTokens(b, shape, given, DRAFT_LAST_TOKENS);
-  const { written, ...paths } = keptPaths(b, { layers, kvHeads, headDim, cache, context, prefix: DRAFT_STATES });
+  const { written, ...paths } = keptPaths(b, { layers, cache, context, prefix: DRAFT_STATES });
   // Weights and kernels are named by their scopes: those of the target have others.
   const decoder = b.scope(DRAFT, () => buildLayers(b, shape, options, { tokens, ...paths }));
   return b.scope(`${DRAFT}.head`, () => {

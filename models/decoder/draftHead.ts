@@ -39,11 +39,11 @@ export interface DraftHead {
 export function buildDraftHead(head: DraftHead, options: DraftOptions & LayerOptions): Graph {
   const { shape, width, columns, ids } = head;
   const { cache, context, dtypeOf } = options;
-  const { kvHeads, headDim, hiddenSize: hidden, vocabSize } = shape;
+  const { hiddenSize: hidden, vocabSize } = shape;
   const b = new GraphBuilder(DRAFT, [TOKENS, KEYS, ROWS]);
   const given = b.param('tokens', 'i32', ['T'], { kind: 'token', vocab: vocabSize });
   const { tokens, before } = fedTokens(b, shape, given, DRAFT_LAST_TOKENS);
-  const { written, ...paths } = keptPaths(b, { layers: 1, kvHeads, headDim, cache, context, prefix: DRAFT_STATES });
+  const { written, ...paths } = keptPaths(b, { layers: 1, cache, context, prefix: DRAFT_STATES });
   const features = featuresState(b, cache, width);
   const feature = b.param('feature', 'i32', ['T'], { kind: 'entry', state: DRAFT_FEATURES });
   const blocks: HeadBlocks = {

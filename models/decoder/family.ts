@@ -22,7 +22,7 @@ const MAX_FURTHER = 8;
 
 export interface DecoderFamily
   extends
-    Pick<Architecture, 'name' | 'modelType' | 'covers' | 'textDefaults'>,
+    Pick<Architecture, 'name' | 'modelType' | 'otherModelTypes' | 'covers' | 'textDefaults'>,
     Omit<FamilyConfig, 'architecture' | 'differences'> {
   /** Default: those of LLaMA. */
   readonly names?: TensorNames | ((read: ConfigReader) => TensorNames);
@@ -35,13 +35,13 @@ export interface DecoderFamily
 }
 
 export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig> {
-  const { name, modelType, covers, textDefaults, ...others } = family;
+  const { name, modelType, otherModelTypes, covers, textDefaults, ...others } = family;
   const { differences, prepare, names: given = LLAMA_NAMES, publishedNames, ...defaults } = others;
   return {
     name,
     modelType,
     covers,
-    ...defined({ textDefaults }),
+    ...defined({ textDefaults, otherModelTypes }),
     describe: (file, where, fallbackDType, ways = {}, other = undefined) => {
       requireWholeModel(file, where);
       const stated = new ConfigReader(file, where);
@@ -191,7 +191,9 @@ function inTurn({ fused, ...names }: TensorNames): TensorNames {
 function summarize({ hiddenSize, intermediateSize, layers, heads, headDim, kvHeads, ...rest }: DecoderConfig): string {
   return [
     `hidden ${hiddenSize}, feed-forward ${intermediateSize}, ${layers} layers`,
-    `${heads} heads of ${headDim}, ${kvHeads} key/value heads`,
+    rest.latent === undefined
+      ? `${heads} heads of ${headDim}, ${kvHeads} key/value heads`
+      : `${heads} heads of ${rest.latent.plain} + ${rest.latent.turned}, latent attention of ${rest.latent.rank}`,
     ...(rest.biased.length === 0 ? [] : [`biases on ${rest.biased.join(', ')}`]),
     ...(rest.norm?.kind === 'layer' ? ['LayerNorm'] : []),
     ...(rest.norm?.offset === 1 ? ['norm weights around 1'] : []),

@@ -80,11 +80,11 @@ export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptio
   const given = b.param('tokens', 'i32', ['T'], { kind: 'token', vocab: shape.vocabSize });
   const fed = draws && options.feeds === true ? fedTokens(b, shape, given, LAST_TOKENS) : undefined;
   const { tokens } = fed ?? { tokens: given };
-  const { layers, kvHeads, headDim } = shape;
+  const { layers } = shape;
   const { cache } = options;
   const below = Math.min(options.context ?? Infinity, shape.positionRows ?? Infinity);
   const context = below === Infinity ? undefined : below;
-  const { written, ...paths } = keptPaths(b, { layers, kvHeads, headDim, cache, context });
+  const { written, ...paths } = keptPaths(b, { layers, cache, context });
   const decoder = buildLayers(b, shape, options, { tokens, ...paths });
   const { features, dtypeOf } = options;
   if (features !== undefined) written.push(keepFeatures(b, decoder, features, { cache, slot: paths.slot, dtypeOf }));

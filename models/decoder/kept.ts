@@ -25,7 +25,7 @@ export function pathMasks(b: GraphBuilder, position: Value): PositionMasks {
   return masksBy(b, bias, position, () => keyPosition);
 }
 
-export interface KeptShape extends Pick<DecoderShape, 'layers' | 'kvHeads' | 'headDim'> {
+export interface KeptShape extends Pick<DecoderShape, 'layers'> {
   readonly cache: CacheShape;
   /** Most tokens of a path. Default: any number. */
   readonly context?: number | undefined;
@@ -44,9 +44,13 @@ export interface KeptPaths extends Omit<LayerInputs, 'tokens'> {
 /** Adds the inputs `position`, `slot` and `key`, and `begin` with the masks. */
 export function keptPaths(
   b: GraphBuilder,
-  { layers, kvHeads, headDim, cache: { rows, dtype }, context, prefix = '' }: KeptShape,
+  { layers, cache: { rows, dtype }, context, prefix = '' }: KeptShape,
 ): KeptPaths {
-  const states = Array.from({ length: layers }, (_, i) => ({ k: `${prefix}k_${i}`, v: `${prefix}v_${i}` }));
+  const states = Array.from({ length: layers }, (_, i) => ({
+    k: `${prefix}k_${i}`,
+    v: `${prefix}v_${i}`,
+    tail: `${prefix}kt_${i}`,
+  }));
   const state = at(states, 0).k;
   const position = b.param('position', 'i32', ['T'], { kind: 'depth', ...defined({ below: context }) });
   const slot = b.param('slot', 'i32', ['T'], { kind: 'slot', state });
@@ -58,7 +62,7 @@ export function keptPaths(
     written,
     masks: () => pathMasks(b, position),
     visible: (kind, own, layer) => {
-      const before = b.state(at(states, layer)[kind], dtype, [rows, kvHeads, headDim]);
+      const before = b.state(at(states, layer)[kind], dtype, [rows, ...own.type.shape.slice(1).map(Number)]);
       const rounded = dtype === 'f32' ? own : b.add('cast', { x: own }, { dtype }, `${kind}_rounded`);
       const after = b.scope('write', () =>
         b.add('write_rows', { x: before, rows: rounded, slot }, {}, `${kind}_cache`),

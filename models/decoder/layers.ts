@@ -10,7 +10,8 @@ import { defined } from '../../system/defined.js';
 import type { ClassHead, GraphOptions } from '../model/model.js';
 import type { DecoderConfig, Differences } from './config.js';
 import { buildExperts, hasExperts, QWEN_EXPERTS } from './experts.js';
-import { activate, type Norm, normOf } from './ops.js';
+import { LATENT_EPSILON, latentHeads, type LatentHeads } from './latent.js';
+import { activate, type Norm, normOf, type VectorOf } from './ops.js';
 import type { Projection } from './reader.js';
 import { buildRecurrent, isRecurrent, previousTokens } from './recurrent.js';
 import type { RotaryTable } from './rope.js';
@@ -62,7 +63,7 @@ export interface LayerInputs {
   /** What says which token is before another, once `masks` was called. Absent where states are kept. */
   readonly paths?: () => TokenPaths<Value>;
   /** The keys or values [C, g, d] that queries see, made from those of the function's own tokens [T, g, d]. */
-  readonly visible: (kind: 'k' | 'v', own: Value, layer: number) => Value;
+  readonly visible: (kind: 'k' | 'v' | 'tail', own: Value, layer: number) => Value;
 }
 
 /** What is added to scores of queries and keys, by their positions on a path. */
@@ -161,9 +162,10 @@ export function layerBlocks(
     return b.add('add', { a: product, b: toF32(rows(weight(`${module}.bias`, [out])), `${name}_bias`) }, {}, name);
   };
 
-  const norm = normOf(b, shape.norm, shape.rmsNormEps, (tensor, width, hint, rows = (stored) => stored) =>
-    toF32(rows(weight(tensor, [width])), hint),
-  );
+  const vectorOf: VectorOf = (tensor, width, hint, rows = (stored) => stored) =>
+    toF32(rows(weight(tensor, [width])), hint);
+  const norm = normOf(b, shape.norm, shape.rmsNormEps, vectorOf);
+  const latentNorm = normOf(b, undefined, LATENT_EPSILON, vectorOf);
 
   /** The factor of cosine and sine, which elements that are not turned go without. */
   const rotaryFactor = (factor: number): Value => {
@@ -232,6 +234,13 @@ export function layerBlocks(
     );
 
   const attention = (x: BlockInput, layer: string, index: number): Value => {
+    const { latent } = shape;
+    if (latent !== undefined) {
+      if (!('kind' in x)) throw new Error(`${layer}: latent attention takes one list of rows.`);
+      const narrow = { b, heads, weight, toF32, norm: latentNorm, rope: (of: Value) => rope(of, turns) };
+      const { q, k, v, tail } = latentHeads(narrow, latent, x, layer);
+      return output(mixed({ q: () => q, k: () => k, v: () => v }, layer, index, tail), x, layer);
+    }
     const isTurned = shape.unrotated?.includes(index) !== true;
     const window = windowOf(index);
     const inHeads = (name: 'q' | 'k' | 'v', count: number, rows?: (stored: Value) => Value): Value =>
@@ -260,20 +269,40 @@ export function layerBlocks(
         ? norm(heads, `${layer}.${names.qkNorms[name]}`, { rows: byPairs, between: turn })
         : turn(heads);
     };
+    const queries = (): Value => {
+      const own = turned('q', heads);
+      return heat === undefined || isTurned ? own : b.add('mul', { a: own, b: heat }, {}, 'tempered');
+    };
+    const own = { q: queries, k: () => turned('k', kvHeads), v: () => inHeads('v', kvHeads) };
+    return output(mixed(own, layer, index), x, layer);
+  };
+
+  /** Attention of queries over the keys and values that they see, [T, h, d] each: [T, h·d]. */
+  const mixed = (
+    own: Readonly<Record<'q' | 'k' | 'v', () => Value>>,
+    layer: string,
+    index: number,
+    tail?: LatentHeads['tail'],
+  ): Value => {
     const headsFirst = (v: Value, hint: string): Value => b.add('transpose', { x: v }, { order: [1, 0, 2] }, hint);
-    const shared = (v: Value): Value =>
-      heads === kvHeads ? v : b.add('repeat', { x: v }, { times: heads / kvHeads }, 'shared');
-    const own = turned('q', heads);
-    const tempered = heat === undefined || isTurned ? own : b.add('mul', { a: own, b: heat }, {}, 'tempered');
-    const q = headsFirst(tempered, 'q_by_head');
-    const k = shared(headsFirst(visible('k', turned('k', kvHeads), index), 'k_by_head'));
-    const v = shared(headsFirst(visible('v', inHeads('v', kvHeads), index), 'v_by_head'));
-    const scores = b.add(
-      'matmul',
-      { a: q, b: b.add('transpose', { x: k }, { order: [0, 2, 1] }, 'k_transposed') },
-      {},
-      'scores',
-    );
+    const shared = (v: Value): Value => {
+      const [count] = v.type.shape;
+      return heads === count ? v : b.add('repeat', { x: v }, { times: heads / Number(count) }, 'shared');
+    };
+    const q = headsFirst(own.q(), 'q_by_head');
+    const k = shared(headsFirst(visible('k', own.k(), index), 'k_by_head'));
+    const v = shared(headsFirst(visible('v', own.v(), index), 'v_by_head'));
+    const dot = (a: Value, keys: Value, hint: string): Value =>
+      b.add('matmul', { a, b: b.add('transpose', { x: keys }, { order: [0, 2, 1] }, 'k_transposed') }, {}, hint);
+    const scoresOf = (tails: LatentHeads['tail']): Value => {
+      const keys = shared(headsFirst(visible('tail', tails.k, index), 'k_tail_by_head'));
+      const [plain, turnedScores] = [
+        dot(q, k, 'plain_scores'),
+        dot(headsFirst(tails.q, 'q_tail_by_head'), keys, 'turned_scores'),
+      ];
+      return b.add('add', { a: plain, b: turnedScores }, {}, 'scores');
+    };
+    const scores = tail === undefined ? dot(q, k, 'scores') : scoresOf(tail);
     const scaled = b.add('mul', { a: scores, b: constant(scale, 'scale') });
     const bounded = capped(b, scaled, shape.caps?.scores);
     const leaning = sloped === undefined ? bounded : b.add('add', { a: bounded, b: sloped }, {}, 'leaning');
@@ -283,13 +312,18 @@ export function layerBlocks(
       biased,
       shape.sinks === true ? toF32(weight(`${layer}.${names.sinks ?? SINKS}`, [heads]), 'sinks') : undefined,
     );
-    const mixed = b.add(
+    const byToken = b.add(
       'transpose',
       { x: b.add('matmul', { a: probabilities, b: v }, {}, 'mixed') },
       { order: [1, 0, 2] },
       'by_token',
     );
-    const flat = b.add('reshape', { x: mixed }, { shape: ['T', heads * headDim] }, 'attended');
+    const width = heads * Number(v.type.shape[2]);
+    return b.add('reshape', { x: byToken }, { shape: ['T', width] }, 'attended');
+  };
+
+  /** What a layer's attention gives for rows `x`, of what its heads give. */
+  const output = (flat: Value, x: BlockInput, layer: string): Value => {
     if (shape.isOutputGated !== true) return b.scope('o', () => project(flat, layer, 'o', hidden));
     const gated = b.scope('gate', () => {
       const name = gateName(`${layer}.${names.projections.q}`);

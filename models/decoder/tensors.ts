@@ -3,6 +3,7 @@ import { at } from '../../system/at.js';
 import type { ExpectedTensor, RowsPart, ShapeOf } from '../model/tensors.js';
 import type { DecoderConfig } from './config.js';
 import { type ExpertNames, expertTensors, hasExperts, QWEN_EXPERTS } from './experts.js';
+import { latentTensors } from './latent.js';
 import type { Projection } from './reader.js';
 import { isRecurrent } from './recurrent.js';
 import { recurrentTensors } from './recurrentTensors.js';
@@ -174,7 +175,14 @@ export function decoderTensors(
           ...inputs(layer, config.isGated === false ? ['up'] : ['gate', 'up']),
           ...projection(layer, 'down', hidden, inter),
         ];
-  const attention = (layer: string): ExpectedTensor[] => [
+  const attention = (layer: string): readonly ExpectedTensor[] =>
+    config.latent === undefined
+      ? headTensors(layer)
+      : [
+          ...latentTensors(config.latent, layer, hidden, config.heads),
+          ...projection(layer, 'o', hidden, config.heads * config.latent.values),
+        ];
+  const headTensors = (layer: string): ExpectedTensor[] => [
     ...inputs(layer, ['q', 'k', 'v'], (name) => (name === 'q' || name === 'k' ? qkNorm(layer, name, rows[name]) : [])),
     ...projection(layer, 'o', hidden, queries),
     ...(config.sinks === true

@@ -6,6 +6,7 @@ import { findHead } from '../heads/records.js';
 import type { Architecture, Json } from '../model/model.js';
 import { FAMILIES_HINT, otherKind } from '../model/refusals.js';
 import { ALIBI_FAMILIES } from './alibi.js';
+import { DEEPSEEK_FAMILIES } from './deepseek.js';
 import { DENSE_FAMILIES } from './dense.js';
 import { EXPERT_FAMILIES } from './experts.js';
 import { GEMMA_FAMILIES } from './gemma.js';
@@ -29,6 +30,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   ...GPT_OSS_FAMILIES,
   ...ALIBI_FAMILIES,
   ...LLAMA4_FAMILIES,
+  ...DEEPSEEK_FAMILIES,
 ];
 
 const FAMILY_NAMES = ARCHITECTURES.map(({ name }) => name);
@@ -107,7 +109,9 @@ export function findArchitecture(config: Json, where: string, isInside = false):
   if (!isGiven(first) && !isGiven(modelType)) throw unnamed(config, where);
   const other = isInside ? undefined : findHead(first, FAMILY_NAMES);
   const named = ARCHITECTURES.find(({ name }) => name === (other?.family ?? first));
-  const typed = ARCHITECTURES.find((family) => family.modelType === modelType);
+  const typed = ARCHITECTURES.find(
+    (family) => family.modelType === modelType || family.otherModelTypes?.some((type) => type === modelType) === true,
+  );
   if (named !== undefined && isGiven(modelType) && named !== typed)
     if (otherKind(modelType, undefined) !== undefined) throw unsupported(config, where);
     else

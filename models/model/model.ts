@@ -255,6 +255,8 @@ export interface Architecture<Config extends ModelConfig = ModelConfig> {
   readonly name: string;
   /** `model_type` of its config.json, which selects the family if `architectures` is absent. */
   readonly modelType: string;
+  /** Further ones, of models with its shape. Default: none. */
+  readonly otherModelTypes?: readonly string[];
   /** Sizes that a text_config may leave out, because transformers has defaults for them. Default: none. */
   readonly textDefaults?: Json;
   /** The published models that belong to it, for users. */

@@ -84,6 +84,9 @@ const NAMES: Readonly<Record<string, string>> = {
   BLOOM: 'bloom',
   'Llama 4': 'llama4_text',
   MPT: 'mpt',
+  'DeepSeek V2': 'deepseek_v2',
+  'DeepSeek V3': 'deepseek_v3',
+  'GLM 4.7': 'glm4_moe_lite',
   'Qwen 2 MoE': 'qwen2_moe',
   'Qwen 3 MoE': 'qwen3_moe',
 };

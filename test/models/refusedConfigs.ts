@@ -156,7 +156,6 @@ export const REFUSED: readonly (readonly [model: string, config: Json, says: str
   ['Phi 2', ofType('phi', 'PhiForCausalLM'), UNKNOWN],
   ['Phi 3.5 MoE', ofType('phimoe', 'PhiMoEForCausalLM'), UNKNOWN],
   ['Qwen', ofType('qwen', 'QWenLMHeadModel'), UNKNOWN],
-  ['DeepSeek V3', ofType('deepseek_v3', 'DeepseekV3ForCausalLM'), UNKNOWN],
   [
     'Llama 4',
     {

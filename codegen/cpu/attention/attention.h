@@ -2,7 +2,8 @@
  * Attention: softmax(scale · q·k + mask) · v for heads that share heads of keys.
  *
  *   q, out   [rows][heads · d]
- *   k, v     [rows][kv_heads · d], floats, or codes with a scale for each row and head
+ *   k, v     [rows][kv_heads · d], floats, or codes with a scale for each row and head; heads of values and results may
+ *            have another width, and those of queries and keys a tail, of keys the same for all heads
  *   mask     TW_PATH   query row r sees the keys of its path up to its position
  *            TW_TREE   token t sees key k where k ≤ t < end[k]
  *            TW_BIAS   a bias is added to every score; −∞: not seen
@@ -90,7 +91,7 @@ TW_FN void tw_scores(const AttentionConfig config, const AttentionItem *t, int64
       if (!t->seen[g * config.capacity / 8 + j / 8]) continue;
       for (int64_t p = 0; p < config.lanes; p += config.score_columns)
         config.score(t->k + (j - from) * dp, t->q + (g * config.lanes + p) * dp,
-            t->s + (g * config.capacity + j) * config.lanes + p, config.d, 1);
+            t->s + (g * config.capacity + j) * config.lanes + p, tw_depth(config), 1);
     }
   }
 }
@@ -99,7 +100,7 @@ TW_FN void tw_scores(const AttentionConfig config, const AttentionItem *t, int64
 TW_FN void tw_add_values(
     const AttentionConfig config, const tw_launch *launch, const AttentionItem *t, int64_t groups, int32_t from,
     int32_t to, int finite, int *started) {
-  const int dp = tw_padded(config);
+  const int dp = tw_value_padded(config);
   for (int64_t g = 0; g < groups; g++) {
     const uint8_t *const seen = t->seen + g * config.capacity / 8;
     for (int32_t j = from; j < to;) {

@@ -25,6 +25,9 @@ typedef struct AttentionConfig {
   ElementType q_type, k_type, out_type;
   int is_scaled, k_scales, v_scales;
   int64_t k_scales_stride, v_scales_stride;
+  int value_d;                     /* columns of a head of values; 0: d */
+  int tail, q_tail, k_tail;        /* further columns of heads, those of keys the same for all; indices of buffers */
+  int64_t q_tail_stride, k_tail_stride;
   MaskKind mask_kind;
   int mask, position, key_list;    /* of a path, where its keys begin; of a tree, where a key's descendants end */
   int64_t mask_stride;
@@ -55,8 +58,15 @@ typedef struct AttentionItem {
 } AttentionItem;
 
 TW_FN int tw_groups(const AttentionConfig config) { return config.queries / config.lanes; }
-/* Columns of a head, padded to whole vectors. */
-TW_FN int tw_padded(const AttentionConfig config) { return (config.d + 15) / 16 * 16; }
+/* Columns of a head of keys with its tail, each padded to whole vectors, and of one of values. */
+TW_FN int tw_head_padded(const AttentionConfig config) { return (config.d + 15) / 16 * 16; }
+TW_FN int tw_padded(const AttentionConfig config) { return tw_head_padded(config) + (config.tail + 15) / 16 * 16; }
+TW_FN int tw_value_width(const AttentionConfig config) { return config.value_d > 0 ? config.value_d : config.d; }
+TW_FN int tw_value_padded(const AttentionConfig config) { return (tw_value_width(config) + 15) / 16 * 16; }
+/* Columns that a score adds up. */
+TW_FN int tw_depth(const AttentionConfig config) {
+  return config.tail > 0 ? tw_head_padded(config) + config.tail : config.d;
+}
 
 /* Whether keys that are too far back are hidden, and whether it matters to trees at which positions keys are. */
 TW_FN int tw_is_bounded(const AttentionConfig config) { return config.window > 0 || config.chunk > 0; }
@@ -177,11 +187,11 @@ TW_FN void tw_list_keys(const AttentionConfig config, const tw_launch *launch, A
   }
 }
 
-/* Elements [i, i + 16) of a head, behind whose last one are zeros. */
-TW_FN tw_v tw_load_head(const AttentionConfig config, ElementType type, const char *p, int64_t i) {
-  if (config.d % 16 == 0 || i + 16 <= config.d) return tw_load_as(type, p, i);
+/* Elements [i, i + 16) of a head of `d`, behind whose last one are zeros. */
+TW_FN tw_v tw_load_head(int d, ElementType type, const char *p, int64_t i) {
+  if (d % 16 == 0 || i + 16 <= d) return tw_load_as(type, p, i);
   float t[16] = { 0 };
-  memcpy(t, p + i * tw_bytes_of(type), (size_t)(config.d % 16 * tw_bytes_of(type)));
+  memcpy(t, p + i * tw_bytes_of(type), (size_t)(d % 16 * tw_bytes_of(type)));
   return tw_load_as(type, t, 0);
 }
 
@@ -193,7 +203,9 @@ TW_FN tw_v tw_load_head(const AttentionConfig config, ElementType type, const ch
 TW_FN int tw_fetch_keys(
     const AttentionConfig config, const tw_launch *launch, const AttentionItem *t, int32_t from, int32_t to, int64_t kv,
     int64_t next) {
-  const int d = config.d, dp = tw_padded(config), bytes = tw_bytes_of(config.k_type);
+  const int d = config.d, dp = tw_padded(config), bytes = tw_bytes_of(config.k_type), head = tw_head_padded(config);
+  const int e = tw_value_width(config), ep = tw_value_padded(config);
+  const char *const tails = config.tail > 0 ? (const char *)launch->buffers[config.k_tail] : 0;
   const char *const keys = (const char *)launch->buffers[config.k];
   const char *const values = (const char *)launch->buffers[config.v];
   tw_carried check = tw_carry(tw_set1(0.0f));
@@ -201,23 +213,31 @@ TW_FN int tw_fetch_keys(
     const int64_t row = tw_key_row(config, t, j), ahead = tw_key_row(config, t, j + 6 < to ? j + 6 : to - 1);
     for (int64_t i = 0; i < d; i += 64 / bytes) {
       __builtin_prefetch(keys + (ahead * config.k_stride + kv * d + i) * bytes);
-      __builtin_prefetch(values + (ahead * config.v_stride + kv * d + i) * bytes);
       __builtin_prefetch(keys + (row * config.k_stride + (kv + next) * d + i) * bytes, 0, 2);
-      __builtin_prefetch(values + (row * config.v_stride + (kv + next) * d + i) * bytes, 0, 2);
+    }
+    for (int64_t i = 0; i < e; i += 64 / bytes) {
+      __builtin_prefetch(values + (ahead * config.v_stride + kv * e + i) * bytes);
+      __builtin_prefetch(values + (row * config.v_stride + (kv + next) * e + i) * bytes, 0, 2);
     }
     const char *const k = keys + (row * config.k_stride + kv * d) * bytes;
-    const char *const v = values + (row * config.v_stride + kv * d) * bytes;
+    const char *const v = values + (row * config.v_stride + kv * e) * bytes;
     tw_v k_scale = tw_set1(1.0f), v_scale = tw_set1(1.0f);
     if (config.is_scaled) {
       /* What the codes of this row and head are multiplied by. */
       k_scale = tw_set1(((const float *)launch->buffers[config.k_scales])[row * config.k_scales_stride + kv]);
       v_scale = tw_set1(((const float *)launch->buffers[config.v_scales])[row * config.v_scales_stride + kv]);
     }
-    for (int64_t i = 0; i < dp; i += 16) {
-      const tw_v x = tw_load_head(config, config.k_type, v, i), y = tw_load_head(config, config.k_type, k, i);
-      const tw_v value = config.is_scaled ? x * v_scale : x;
+    for (int64_t i = 0; i < head; i += 16) {
+      const tw_v y = tw_load_head(d, config.k_type, k, i);
       tw_store(t->k + (j - from) * dp + i, config.is_scaled ? y * k_scale : y);
-      tw_store(t->v + (j - from) * dp + i, value);
+    }
+    for (int64_t i = 0; i < config.tail; i += 16)
+      tw_store(t->k + (j - from) * dp + head + i,
+          tw_load_head(config.tail, config.k_type, tails + row * config.k_tail_stride * bytes, i));
+    for (int64_t i = 0; i < ep; i += 16) {
+      const tw_v x = tw_load_head(e, config.k_type, v, i);
+      const tw_v value = config.is_scaled ? x * v_scale : x;
+      tw_store(t->v + (j - from) * ep + i, value);
       check = tw_carry(tw_value(check) + value * tw_set1(0.0f));
     }
   }
@@ -233,6 +253,7 @@ TW_FN void tw_turn_queries(
   const int is_path = config.mask_kind == TW_PATH;
   const int64_t line = 64 / tw_bytes_of(config.k_type);
   const char *const queries = (const char *)launch->buffers[config.q];
+  const char *const tails = config.tail > 0 ? (const char *)launch->buffers[config.q_tail] : 0;
   const int32_t *const rows = is_path ? t->row : t->token;
   for (int64_t p = 0; p < count; p += 16) {
     for (int l = 0; l < 16; l++) {
@@ -240,12 +261,22 @@ TW_FN void tw_turn_queries(
       const char *const q = queries + (rows[p + l] * config.q_stride + own * d) * bytes;
       for (int64_t i = 0; i < d; i += line) __builtin_prefetch(q + i * bytes, 0, 2);
     }
-    for (int64_t i = 0; i < dp; i += 16) {
+    for (int64_t i = 0; i < config.tail; i += 16) {
+      tw_v x[16];
+      for (int l = 0; l < 16; l++) {
+        const int64_t own = is_path ? head + t->head[p + l] : head;
+        const char *const q = tails + (rows[p + l] * config.q_tail_stride + own * config.tail) * bytes;
+        x[l] = tw_load_head(config.tail, config.q_type, q, i) * tw_set1(config.scale);
+      }
+      tw_transpose(x);
+      for (int l = 0; l < 16; l++) tw_store(t->q + p * dp + (tw_head_padded(config) + i + l) * 16, x[l]);
+    }
+    for (int64_t i = 0; i < tw_head_padded(config); i += 16) {
       tw_v x[16];
       for (int l = 0; l < 16; l++) {
         const int64_t own = is_path ? head + t->head[p + l] : head;
         const char *const q = queries + (rows[p + l] * config.q_stride + own * d) * bytes;
-        x[l] = tw_load_head(config, config.q_type, q, i) * tw_set1(config.scale);
+        x[l] = tw_load_head(d, config.q_type, q, i) * tw_set1(config.scale);
       }
       tw_transpose(x);
       for (int l = 0; l < 16; l++) tw_store(t->q + p * dp + (i + l) * 16, x[l]);
@@ -364,7 +395,7 @@ TW_FN void tw_softmax(
 TW_FN void tw_add_seen(
     const AttentionConfig config, const tw_launch *launch, const AttentionItem *t, int64_t g, int32_t from, int32_t to,
     int32_t row, int first) {
-  const int dp = tw_padded(config);
+  const int dp = tw_value_padded(config);
   float *const o = t->o + g * config.lanes * dp;
   if (first) memset(o, 0, (size_t)(config.lanes * dp) * 4);
   for (int32_t j = from; j < to; j++) {
@@ -390,7 +421,8 @@ TW_FN void tw_add_seen(
 /* Divides the sums of a head by those of its weights, and stores them. The last head zeroes the padding of rows. */
 TW_FN void tw_divide(const AttentionConfig config, const tw_launch *launch, const AttentionItem *t,
     int64_t first_head) {
-  const int d = config.d, dp = tw_padded(config), bytes = tw_bytes_of(config.out_type), width = config.heads * d;
+  const int d = tw_value_width(config), dp = tw_value_padded(config), bytes = tw_bytes_of(config.out_type);
+  const int width = config.heads * d;
   for (int64_t r = 0; r < t->rows; r++) {
     const int is_path = config.mask_kind == TW_PATH;
     const int64_t row = t->first_row + (is_path ? r % t->queries : r);

@@ -110,7 +110,7 @@ interface SimtAttentionConfig extends ConfigFields {
 const MASKS = { column: 'Tree', path: 'Path', bias: 'Bias' } as const;
 
 function simtConfig({ kernel, operands, schedule, tile }: AttentionCode): SimtAttentionConfig {
-  const { heads, kvHeads, headDim, mask, cap, scale } = kernel;
+  const { heads, kvHeads, headDim, valueDim, tail, mask, cap, scale } = kernel;
   const [kScale, vScale] = scaleBuffers(kernel).map((name) => operands.get(name));
   const { window, chunk } = reachOfMask(mask);
   const stride = (name: string): number => operands.get(name).stride;
@@ -125,6 +125,8 @@ function simtConfig({ kernel, operands, schedule, tile }: AttentionCode): SimtAt
     vStride: stride(kernel.v),
     outStride: stride(kernel.out),
     ...(mask.kind === 'bias' ? { biasStride: stride(mask.buffer) } : {}),
+    ...(valueDim === undefined ? {} : { valueDim }),
+    ...(tail === undefined ? {} : { tail: tail.headDim, qTailStride: stride(tail.q), kTailStride: stride(tail.k) }),
     ...(kScale === undefined || vScale === undefined
       ? {}
       : { hasScales: true, kScales: scaleLayout(kScale), vScales: scaleLayout(vScale) }),
@@ -159,6 +161,8 @@ function simtUnit(code: AttentionCode): string {
         ['q', kernel.q],
         ['k', kernel.k],
         ['v', kernel.v],
+        ['q_tail', kernel.tail?.q],
+        ['k_tail', kernel.tail?.k],
         ['k_scales', scales?.k],
         ['v_scales', scales?.v],
         ...maskBuffers(mask).map((buffer, i) => [MASK_MEMBERS[mask.kind][i]!, buffer] as const),

@@ -8,6 +8,7 @@ import {
   RESIDENT_BLOCKS,
 } from '../../../ir/cuda.js';
 import { CACHE_FORMATS } from '../../../ir/function.js';
+import { valueDimOf } from '../../../ir/attentionDims.js';
 import { type AttentionKernel, type KernelModule, mostSeen } from '../../../ir/kernel.js';
 import { hasOwnKeys } from '../../../ir/kernelAccess.js';
 import { oncePer } from '../../../ir/oncePer.js';
@@ -179,6 +180,8 @@ export function isLegalAttention(
   if (keys !== ATTENTION_KEYS[skeleton])
     return `${skeleton} takes ${ATTENTION_KEYS[skeleton]} keys at a time: answers must not depend on the schedule`;
   if (kernel.slopes !== undefined && skeleton !== 'simt') return 'only simt takes slopes of heads';
+  const isPlain = kernel.tail === undefined && kernel.valueDim === undefined;
+  if (skeleton !== 'simt' && !isPlain) return 'only simt takes keys with a tail, and values of another width than keys';
   if (skeleton === 'mma') {
     if (!is16(dtype)) return `tensor cores want queries, keys and values in 16 bits, not ${dtype}`;
     if (kernel.mask.kind === 'bias') return 'only simt takes a materialized bias';
@@ -193,8 +196,9 @@ export function isLegalAttention(
     const problem = wgmmaProblem(kernel, dtype, limits);
     if (problem !== undefined) return problem;
   } else {
-    if (!Number.isSafeInteger(d) || d < 1 || d > MAX_SIMT_COLUMNS)
-      return `simt wants heads of at most ${MAX_SIMT_COLUMNS}, not ${d}`;
+    const widths = [d, valueDimOf(kernel)];
+    const wide = widths.find((width) => !Number.isSafeInteger(width) || width < 1 || width > MAX_SIMT_COLUMNS);
+    if (wide !== undefined) return `simt wants heads of at most ${MAX_SIMT_COLUMNS}, not ${wide}`;
   }
   const counts = queriesOf(skeleton, kernel);
   if (!counts.includes(queries)) return `${skeleton} takes ${inWords(counts)} queries`;

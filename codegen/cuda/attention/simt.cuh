@@ -12,7 +12,9 @@
  *   answer depends on the query and the keys of its path alone, to the bit.
  * - Bias: what is added to the score of each query and key; −∞ hides the key.
  *
- * Shared memory, in floats: queries [queries][d], keys [32][d + 1], values [32][d]. Keys are a column longer than a
+ * Values may have another width than keys, e, and keys a tail behind the columns of their head, which d counts too.
+ *
+ * Shared memory, in floats: queries [queries][d], keys [32][d + 1], values [32][e]. Keys are a column longer than a
  * row: 32 keys at one column lie in different banks.
  *
  * Grid: heads, and one block for `queries` queries.
@@ -29,6 +31,10 @@ struct SimtAttentionConfig {
   Mask mask;
   /* Elements from a row of a buffer to the next. */
   int q_stride, k_stride, v_stride, out_stride, bias_stride = 0;
+  /* Columns of a head of values and results; 0: head_dim. */
+  int value_dim = 0;
+  /* Columns that heads of queries and keys go on with, those of keys the same for all. */
+  int tail = 0, q_tail_stride = 0, k_tail_stride = 0;
   /* Keys and values are codes, with a scale for each row and head. */
   bool has_scales = false;
   ScaleLayout k_scales = {}, v_scales = {};
@@ -48,6 +54,7 @@ struct SimtAttentionConfig {
 
   TW_CONSTEXPR int group() const { return heads / kv_heads; }
   TW_CONSTEXPR bool is_bounded() const { return window > 0 || chunk > 0; }
+  TW_CONSTEXPR int values() const { return value_dim > 0 ? value_dim : head_dim; }
 };
 
 /* Keys up to this position are too far back for a query at `position`. */
@@ -60,6 +67,8 @@ template <SimtAttentionConfig config> TW_DEVICE int too_far_back(int position) {
 template <class Element, class Key, class Out, class Sink = float> struct SimtOperands {
   const Element *q;
   const Key *k, *v;
+  const Element *q_tail;
+  const Key *k_tail;
   const float *k_scales, *v_scales;
   /* Of a key: its subtree's end. Of a token: where its path begins, and its position. */
   const int *end, *begin, *position, *key;
@@ -75,23 +84,26 @@ template <class Element, class Key, class Out, class Sink = float> struct SimtOp
 };
 
 template <SimtAttentionConfig config, class Operands> TW_DEVICE void simt_attention(const Operands &x) {
-  constexpr int d = config.head_dim, queries = config.queries, warps = 4, threads = 32 * warps, tile = 32;
-  constexpr int warp_queries = queries / warps, columns = (d + 31) / 32, pitch = d + 1;
+  constexpr int own = config.head_dim, d = own + config.tail, width = config.values();
+  constexpr int queries = config.queries, warps = 4, threads = 32 * warps, tile = 32;
+  constexpr int warp_queries = queries / warps, columns = (width + 31) / 32, pitch = d + 1;
   constexpr bool is_tree = config.mask == Mask::Tree, is_path = config.mask == Mask::Path;
   constexpr bool is_bounded = config.is_bounded(), has_slopes = config.has_slopes;
-  static_assert(queries % warps == 0 && config.heads % config.kv_heads == 0 && d <= 512);
-  static_assert((queries * d + tile * (pitch + d)) * 4 <= config.shared_bytes, "memory is what its schedule says");
+  static_assert(queries % warps == 0 && config.heads % config.kv_heads == 0 && width <= 512);
+  static_assert((queries * d + tile * (pitch + width)) * 4 <= config.shared_bytes, "memory is what its schedule says");
   TW_DYNAMIC_SHARED(memory, 128);
   __shared__ int tokens[queries], roots[warps], begins[queries], positions[queries];
   float *const query = (float *)memory, *const keys = query + queries * d, *const values = keys + tile * pitch;
   const int lane = threadIdx.x & 31, warp = (int)threadIdx.x >> 5;
   const int head = blockIdx.x, first = blockIdx.y * queries, kv = head / config.group();
-  const auto *const q = x.q + head * d;
-  const auto *const k = x.k + kv * d, *const v = x.v + kv * d;
+  const auto *const q = x.q + head * own;
+  const auto *const k = x.k + kv * own, *const v = x.v + kv * width;
   float slope = 0.0f;
   if constexpr (has_slopes) slope = x.slopes[head];
   /* Element `column` of row `row`. */
   const auto key_at = [&](int row, int column) {
+    if constexpr (config.tail > 0)
+      if (column >= own) return load(x.k_tail + row * (long long)config.k_tail_stride + column - own);
     const float value = load(k + row * (long long)config.k_stride + column);
     if constexpr (config.has_scales)
       return value * x.k_scales[kv * config.k_scales.block + config.k_scales.at(row)];
@@ -120,6 +132,13 @@ template <SimtAttentionConfig config, class Operands> TW_DEVICE void simt_attent
   __syncthreads();
   for (int i = threadIdx.x; i < queries * d; i += threads) {
     const int token = tokens[i / d];
+    if constexpr (config.tail > 0) {
+      if (i % d >= own) {
+        const auto *const tail = x.q_tail + token * (long long)config.q_tail_stride + head * config.tail;
+        query[i] = token < 0 ? 0.0f : load(tail + i % d - own);
+        continue;
+      }
+    }
     query[i] = token < 0 ? 0.0f : load(q + token * (long long)config.q_stride + i % d);
   }
 
@@ -153,7 +172,13 @@ template <SimtAttentionConfig config, class Operands> TW_DEVICE void simt_attent
         int row = at;
         if constexpr (is_path) row = at < to ? x.key[begin + at] : 0;
         keys[i / d * pitch + i % d] = at < to ? key_at(row, i % d) : 0.0f;
-        values[i] = at < to ? value_at(row, i % d) : 0.0f;
+        if constexpr (width == d) values[i] = at < to ? value_at(row, i % d) : 0.0f;
+      }
+      for (int i = width == d ? tile * width : (int)threadIdx.x; i < tile * width; i += threads) {
+        const int at = base + i / width;
+        int row = at;
+        if constexpr (is_path) row = at < to ? x.key[begin + at] : 0;
+        values[i] = at < to ? value_at(row, i % width) : 0.0f;
       }
       __syncthreads();
       float score[warp_queries];
@@ -203,7 +228,8 @@ template <SimtAttentionConfig config, class Operands> TW_DEVICE void simt_attent
           if (w == 0.0f) continue;
 #pragma unroll
           for (int c = 0; c < columns; c++)
-            if (d % 32 == 0 || c * 32 + lane < d) o[r][c] = fmaf(w, values[j * d + c * 32 + lane], o[r][c]);
+            if (width % 32 == 0 || c * 32 + lane < width)
+              o[r][c] = fmaf(w, values[j * width + c * 32 + lane], o[r][c]);
         }
       }
       __syncthreads();
@@ -223,8 +249,8 @@ template <SimtAttentionConfig config, class Operands> TW_DEVICE void simt_attent
       for (int c = 0; c < columns; c++) {
         const int column = c * 32 + lane;
         /* Adding zero makes −0 of a tile left out and +0 of one that added nothing the same. */
-        if (column < d)
-          store(x.out + (long long)(first + row) * config.out_stride + head * d + column, o[r][c] / sum[r] + 0.0f);
+        if (column < width)
+          store(x.out + (long long)(first + row) * config.out_stride + head * width + column, o[r][c] / sum[r] + 0.0f);
       }
     }
   };

@@ -1,6 +1,7 @@
 /** What a block of each attention kernel holds: rows, threads, shared memory, and its share of a multiprocessor. */
 import { type CudaAttentionSchedule, MULTIPROCESSOR_BYTES, RESERVED_BYTES } from '../../../ir/cuda.js';
-import type { AttentionKernel } from '../../../ir/kernel.js';
+import { keyDimOf, valueDimOf } from '../../../ir/attentionDims.js';
+import { type AttentionKernel } from '../../../ir/kernel.js';
 import { roundUp } from '../../../ir/types.js';
 import { SLAB_BYTES, WGMMA_THREADS } from '../wgmma/instruction.js';
 
@@ -89,7 +90,10 @@ const blocksOf = (d: number, threads: number, most: number, many = MANY_THREADS)
   Math.min(MAX_BLOCKS, Math.max(1, Math.floor((d <= most ? many : FEW_THREADS) / threads)));
 
 /** What the block of a kernel depends on. */
-export type TiledAttention = Pick<AttentionKernel, 'headDim' | 'heads' | 'kvHeads' | 'mask' | 'scales'>;
+export type TiledAttention = Pick<
+  AttentionKernel,
+  'headDim' | 'heads' | 'kvHeads' | 'mask' | 'scales' | 'valueDim' | 'tail'
+>;
 
 /** Pieces of 16 bytes of a head of a key. */
 export const rowPieces = ({ headDim, scales }: TiledAttention): number => headDim / (scales === undefined ? 8 : 16);
@@ -142,7 +146,7 @@ export function tileOf(
       threads: 32 * SIMT_WARPS,
       slots: 1,
       blocks: 1,
-      dynamicBytes: (queries * d + keys * (2 * d + 1)) * 4,
+      dynamicBytes: (queries * keyDimOf(kernel) + keys * (keyDimOf(kernel) + valueDimOf(kernel) + 1)) * 4,
       staticBytes: STATIC_BYTES.simt,
     };
   }
