@@ -5,13 +5,7 @@
  */
 import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
 import type { ExpectedTensor, ShapeOf, TensorPart } from '../model/tensors.js';
-import type { ExpertContext, ExpertNames, ExpertsConfig } from './experts.js';
-
-/** (up + 1)·gate·sigmoid(slope·gate), where gate is at most `limit` and up from −limit to limit. */
-export interface ClampedSwiglu {
-  readonly limit: number;
-  readonly slope: number;
-}
+import type { ClampedSwiglu, ExpertContext, ExpertNames, ExpertsConfig } from './expertTypes.js';
 
 type Matrix = 'gate' | 'up' | 'down';
 
