@@ -191,7 +191,7 @@ export const EXAMPLES: readonly Example[] = [
     [6, 4, 6],
     { mask: 'column', scale: 1 },
   ),
-  // Beside scores of 0 the sink ln 3 weighs as much as three keys: the values are those of one key of four, two of five.
+  // Beside scores of 0 the sink ln 3 weighs as much as three keys: a query sees one key of four, the next two of five.
   example(
     'attention',
     [

@@ -1,4 +1,4 @@
-/** Attention with sinks on CUDA, run without a GPU: each kernel compared with float64, and its bits with the others'. */
+/** Attention with sinks on CUDA, run without a GPU: kernels agree with float64, and over paths to the bit. */
 import { describe, expect, it } from 'vitest';
 import { expectSame } from '../../support/numbers.js';
 import { dataOf, ends, label, MMA, reference, SIMT, tolerance, ZOO } from './attentionCases.js';
