@@ -12,8 +12,8 @@ import {
   loopDomains,
   type Output,
   partWidth,
-  mostSeen,
 } from '../ir/kernel.js';
+import { mostSeen } from '../ir/mask.js';
 import { kernelWrites, outputsOf, scaleBuffers } from '../ir/kernelAccess.js';
 import type { Bucket } from '../ir/plan.js';
 import { operands, readOf, type Scalar } from '../ir/scalar.js';

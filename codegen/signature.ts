@@ -2,15 +2,8 @@
 import { createHash } from 'node:crypto';
 import { extentIn, type Extents } from '../ir/extents.js';
 import { extentNames } from '../ir/function.js';
-import {
-  type ContractionKernel,
-  type GemmKernel,
-  type Kernel,
-  type KernelModule,
-  type Output,
-  renameMask,
-  type Totals,
-} from '../ir/kernel.js';
+import type { ContractionKernel, GemmKernel, Kernel, KernelModule, Output, Totals } from '../ir/kernel.js';
+import { renameMask } from '../ir/mask.js';
 import { oncePer } from '../ir/oncePer.js';
 import { rowStride } from '../ir/plan.js';
 import { mapInputs } from '../ir/sampleInputs.js';

@@ -11,7 +11,6 @@ import {
   LOGPROB_BLOCK,
   type LogProbKernel,
   type LogProbReduceKernel,
-  type Mask,
   partWidth,
   reducedBuffers,
   type RouteKernel,
@@ -19,6 +18,7 @@ import {
   type ShrinkKernel,
   type SortByExpertKernel,
 } from './kernel.js';
+import type { Mask } from './mask.js';
 import { scaleBuffers, tailBuffers } from './kernelAccess.js';
 import type { KernelMemory, BufferView } from './kernelMemory.js';
 import { firstSeen } from './reach.js';

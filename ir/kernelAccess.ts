@@ -4,13 +4,12 @@ import {
   drawBuffers,
   loopDomains,
   reducedBuffers,
-  renameMask,
   type AttentionKernel,
   type BufferDecl,
   type Kernel,
-  type Mask,
   type Output,
 } from './kernel.js';
+import { renameMask, type Mask } from './mask.js';
 import { oncePer } from './oncePer.js';
 import { pathBuffers } from './paths.js';
 import { operands, readOf, type Scalar } from './scalar.js';

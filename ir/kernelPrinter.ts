@@ -7,13 +7,13 @@ import type {
   ExpertRows,
   Kernel,
   KernelModule,
-  Mask,
   Output,
   Pairing,
   WeightDecl,
   WeightSource,
 } from './kernel.js';
-import { drawBuffers, loopDomains, reachOfMask } from './kernel.js';
+import { type Mask, reachOfMask } from './mask.js';
+import { drawBuffers, loopDomains } from './kernel.js';
 import { pathBuffers } from './paths.js';
 import { printScalar } from './scalar.js';
 

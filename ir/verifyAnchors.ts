@@ -10,15 +10,14 @@ import {
   LOGPROB_BLOCK,
   type LogProbKernel,
   type LogProbReduceKernel,
-  type Mask,
   type Pairing,
   partWidth,
   type RouteKernel,
   type SampleKernel,
   type SortByExpertKernel,
   type WeightDecl,
-  reachOfMask,
 } from './kernel.js';
+import { type Mask, reachOfMask } from './mask.js';
 import { scaleBuffers } from './kernelAccess.js';
 import { sourceRows } from './packing.js';
 import { orderProblem } from './rotaryOrder.js';

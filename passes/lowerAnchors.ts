@@ -7,12 +7,12 @@ import {
   LOGPROB_BLOCK,
   type LogProbKernel,
   type LogProbReduceKernel,
-  type Mask,
   partWidth,
   type RouteKernel,
   type SampleKernel,
   type SortByExpertKernel,
 } from '../ir/kernel.js';
+import type { Mask } from '../ir/mask.js';
 import { maskOf, scalesOf, tailOf } from '../ir/ops/attention.js';
 import { groupsOf } from '../ir/ops/experts.js';
 import type { ScoreOp } from '../ir/ops/fused.js';

@@ -1,6 +1,7 @@
 /** Tree attention: each tile of queries against the list of keys that it may see. */
 import { type AttentionTail, valueDimOf } from '../../ir/attentionDims.js';
-import { type AttentionKernel, reachOfMask } from '../../ir/kernel.js';
+import type { AttentionKernel } from '../../ir/kernel.js';
+import { reachOfMask } from '../../ir/mask.js';
 import { maskBuffers, scaleBuffers } from '../../ir/kernelAccess.js';
 import type { CpuAttentionSchedule, CpuIsa } from '../../ir/plan.js';
 import { roundUp } from '../../ir/types.js';

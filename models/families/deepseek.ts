@@ -16,6 +16,7 @@ const NAMES = { ...LLAMA_NAMES, experts: EXPERTS };
 
 const MAX_WIDTH = 1 << 16;
 const MAX_HEAD = 1024;
+const MAX_HEADS = 1024;
 
 /** What transformers takes absent keys for. */
 interface Defaults {
@@ -35,7 +36,8 @@ const size = (read: ConfigReader, key: string, fallback: number, max: number): n
 const prepare =
   ({ latent }: Defaults) =>
   (read: ConfigReader): Json => {
-    const { num_attention_heads: heads, num_key_value_heads: kvHeads } = read.json;
+    const heads = read.whole('num_attention_heads', 32, [1, MAX_HEADS]);
+    const { num_key_value_heads: kvHeads } = read.json;
     if (isGiven(kvHeads) && kvHeads !== heads)
       read.fail(
         `num_key_value_heads is ${quote(kvHeads)}: latent attention has keys for each of ${quote(heads)} heads`,

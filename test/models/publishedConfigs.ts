@@ -337,4 +337,30 @@ export const READ: readonly (readonly [model: string, config: Json, family: stri
     },
     'LlamaForCausalLM',
   ],
+  [
+    'Llama 4 Scout',
+    {
+      architectures: ['Llama4ForConditionalGeneration'],
+      model_type: 'llama4',
+      text_config: {
+        ...sizes([5120, 8192, 48], [40, 8], 202_048),
+        ...{ model_type: 'llama4_text', intermediate_size_mlp: 16_384, head_dim: 128, rms_norm_eps: 1e-5 },
+        ...{ num_local_experts: 16, num_experts_per_tok: 1, interleave_moe_layer_step: 1, use_qk_norm: true },
+        ...{ attention_chunk_size: 8192, max_position_embeddings: 131_072, rope_theta: 500_000 },
+      },
+    },
+    'Llama4ForCausalLM',
+  ],
+  [
+    'DeepSeek V2 Lite',
+    {
+      ...sizes([2048, 10_944, 27], [16, 16], 102_400),
+      ...{ architectures: ['DeepseekV2ForCausalLM'], model_type: 'deepseek_v2', max_position_embeddings: 163_840 },
+      ...{ q_lora_rank: null, kv_lora_rank: 512, qk_nope_head_dim: 128, qk_rope_head_dim: 64, v_head_dim: 128 },
+      ...{ n_routed_experts: 64, n_shared_experts: 2, num_experts_per_tok: 6, moe_intermediate_size: 1408 },
+      ...{ first_k_dense_replace: 1, moe_layer_freq: 1, topk_method: 'greedy', scoring_func: 'softmax' },
+      ...{ n_group: 1, topk_group: 1, norm_topk_prob: false, routed_scaling_factor: 1, rope_theta: 10_000 },
+    },
+    'DeepseekV2ForCausalLM',
+  ],
 ];

@@ -77,7 +77,11 @@ const configOf = ({ name, modelType }: Architecture): Record<string, unknown> =>
   ...(modelType === 'gpt_neox' ? {} : { num_key_value_heads: 4 }),
   vocab_size: 256,
   max_position_embeddings: 1024,
+  ...(modelType === 'mamba2' ? { num_heads: 8, head_dim: 16 } : {}),
 });
+
+/** Families that turn nothing, or not by YaRN. */
+const WITHOUT_YARN = ['phi3', 'hunyuan_v1_dense', 'gpt2', 'opt', 'bloom', 'mpt', 'llama4_text', 'mamba2'];
 
 /** Keys of some family or other. */
 const KEYS =
@@ -133,7 +137,7 @@ describe.each(ARCHITECTURES.map((family) => [family.modelType, family] as const)
     };
     for (const key of ['factor', 'original_max_position_embeddings', 'beta_fast', 'rope_theta']) {
       const rope_parameters = { ...scaling, [key]: NaN };
-      if (['phi3', 'hunyuan_v1_dense', 'gpt2', 'opt', 'bloom', 'mpt', 'llama4_text'].includes(family.modelType)) continue;
+      if (WITHOUT_YARN.includes(family.modelType)) continue;
       const read = (): unknown => describeModel({ ...configOf(family), rope_parameters }, 'config.json');
       expect(userError(read).message).toContain(`${key}: expected a number`);
     }

@@ -157,15 +157,6 @@ export const REFUSED: readonly (readonly [model: string, config: Json, says: str
   ['Phi 3.5 MoE', ofType('phimoe', 'PhiMoEForCausalLM'), UNKNOWN],
   ['Qwen', ofType('qwen', 'QWenLMHeadModel'), UNKNOWN],
   [
-    'Llama 4',
-    {
-      architectures: ['Llama4ForConditionalGeneration'],
-      model_type: 'llama4',
-      text_config: { ...LLAMA_8B, architectures: undefined, model_type: 'llama4_text' },
-    },
-    'text_config: model_type "llama4_text" is not supported',
-  ],
-  [
     'Gemma 3n',
     {
       architectures: ['Gemma3nForConditionalGeneration'],

@@ -1,6 +1,7 @@
 /** Attention over paths by warps: the Config of attention/path.cuh, and the unit of a kernel that has one. */
 import type { CudaAttentionSchedule, TensorMapDecl } from '../../../ir/cuda.js';
-import { type AttentionKernel, reachOfMask } from '../../../ir/kernel.js';
+import type { AttentionKernel } from '../../../ir/kernel.js';
+import { reachOfMask } from '../../../ir/mask.js';
 import { maskBuffers, scaleBuffers } from '../../../ir/kernelAccess.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
 import { defined } from '../../../system/defined.js';

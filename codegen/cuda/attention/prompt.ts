@@ -1,6 +1,7 @@
 /** Attention of queries that lie side by side: prompts, trees and turns. A block has a tile of them. */
 import type { TensorMapDecl } from '../../../ir/cuda.js';
-import { type AttentionKernel, type Mask, reachOfMask } from '../../../ir/kernel.js';
+import type { AttentionKernel } from '../../../ir/kernel.js';
+import { type Mask, reachOfMask } from '../../../ir/mask.js';
 import { maskBuffers, scaleBuffers } from '../../../ir/kernelAccess.js';
 import { defined } from '../../../system/defined.js';
 import type { CudaOperands } from '../text/operands.js';

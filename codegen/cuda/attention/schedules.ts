@@ -9,7 +9,8 @@ import {
 } from '../../../ir/cuda.js';
 import { CACHE_FORMATS } from '../../../ir/function.js';
 import { valueDimOf } from '../../../ir/attentionDims.js';
-import { type AttentionKernel, type KernelModule, mostSeen } from '../../../ir/kernel.js';
+import type { AttentionKernel, KernelModule } from '../../../ir/kernel.js';
+import { mostSeen } from '../../../ir/mask.js';
 import { hasOwnKeys } from '../../../ir/kernelAccess.js';
 import { oncePer } from '../../../ir/oncePer.js';
 import { type BufferDType, isFloat } from '../../../ir/types.js';
