@@ -1,9 +1,9 @@
 /**
  * `node dist/test/gpu/adapterBench.js [RANK] [--rows N,N,…]`: what adapters cost the contractions of a layer of about
- * 8B weights, with the schedules that a plan would choose. For each number of rows: the layer without adapters; with room for them and
- * none in use; all rows with one; rows with as many as there are. Shares are of what the bytes alone would take. Where
- * rows are few also with products that shrink their rows themselves; their results are compared, bit by bit. So is
- * what shrink kernels of very many rows leave, with tiles of fewer rows.
+ * 8B weights, with the schedules that a plan would choose. For each number of rows: the layer without adapters; with
+ * room for them and none in use; all rows with one; rows with as many as there are. Shares are of what the bytes alone
+ * would take. Where rows are few also with products that shrink their rows themselves; their results are compared, bit
+ * by bit. So is what shrink kernels of very many rows leave, with tiles of fewer rows.
  */
 import { createHash } from 'node:crypto';
 import { parseArgs } from 'node:util';
