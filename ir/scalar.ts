@@ -32,7 +32,7 @@ export type BinaryOp = (typeof BINARY)[number];
  * The element of a buffer that a load reads while it computes element (row, column).
  * - `element`: buffer[row, column] - `row`: buffer[row] - `column`: buffer[column]
  * - `periodic`: buffer[row, column mod period] (rotary tables, shared by all heads)
- * - `columnPeriodic`: buffer[column mod period] (a norm weight of a head, shared by all heads)
+ * - `columnPeriodic`: buffer[column mod period] (a norm weight of a head, shared by all heads; one number, of period 1)
  * `via` reads the row number through an i32 buffer first: buffer[via[row], …] (embedding, scored rows).
  */
 export type Access =

@@ -239,6 +239,8 @@ function access(v: Value, domain: Domain, via: string | undefined): Access {
     if (typeof period === 'number' && fits(shape.length - 1) && rest.slice(0, -1).every((dim) => dim === 1))
       return { kind: 'periodic', period, ...gather };
   } else if (v.type.shape.length > 0 && shape[0] === 1 && via === undefined) {
+    // One number for all columns.
+    if (whole.length === 0) return { kind: 'columnPeriodic', period: 1 };
     if (rest.every((_, i) => fits(i + 1))) return { kind: 'column' };
     const period = shape.at(-1);
     if (typeof period === 'number' && fits(shape.length - 1) && rest.slice(0, -1).every((dim) => dim === 1))

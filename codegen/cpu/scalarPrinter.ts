@@ -210,6 +210,8 @@ export class VectorBody {
       return this.rowValue('f', `tw_s_load_${dtype}(${this.row.rowPointer(operand, access.via)})`);
     }
     const base = this.base(operand, access);
+    if (access.kind === 'columnPeriodic' && access.period === 1)
+      return this.rowValue('f', `tw_s_load_${dtype}(${base})`);
     const lane = (column: string): string => `tw_s_load_${dtype}(${base} + ${column})`;
     if (access.kind === 'periodic' || access.kind === 'columnPeriodic') {
       if (access.period % 16 === 0 && site.at === undefined)

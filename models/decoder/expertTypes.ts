@@ -1,7 +1,7 @@
 /** What is said of the experts of a model: their numbers, how they are chosen, and names of their modules. */
 import type { ExpertGroups } from '../../ir/experts.js';
 import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
-import type { Activation } from './ops.js';
+import type { PlainActivation } from './ops.js';
 
 /** (up + 1)·gate·sigmoid(slope·gate), where gate is at most `limit` and up from −limit to limit. */
 export interface ClampedSwiglu {
@@ -69,7 +69,7 @@ export interface ExpertContext {
   readonly b: GraphBuilder;
   readonly names: ExpertNames;
   readonly hidden: number;
-  readonly activation: Activation;
+  readonly activation: PlainActivation;
   readonly weight: (name: string, dims: readonly number[]) => Value;
   readonly toF32: (v: Value, hint: string) => Value;
 }

@@ -11,7 +11,7 @@ import type { ClassHead, GraphOptions } from '../model/model.js';
 import type { DecoderConfig, Differences } from './config.js';
 import { buildExperts, hasExperts, QWEN_EXPERTS } from './experts.js';
 import { LATENT_EPSILON, latentHeads, type LatentHeads } from './latent.js';
-import { activate, type Norm, normOf, type VectorOf } from './ops.js';
+import { activate, capped, type Norm, normOf, softmax, type VectorOf } from './ops.js';
 import type { Projection } from './reader.js';
 import { buildRecurrent, isRecurrent, previousTokens } from './recurrent.js';
 import type { RotaryTable } from './rope.js';
@@ -25,6 +25,7 @@ import {
   SINKS,
   type TensorNames,
 } from './tensors.js';
+import { type LearnedActivation, learnedActivation, xielu } from './xielu.js';
 
 /** What the graph needs to know of a model. */
 export type DecoderShape = Pick<
@@ -341,9 +342,11 @@ export function layerBlocks(
   };
 
   const recurrent = (x: Value, layer: string): Value => {
-    if (shape.recurrent === undefined || previous === undefined) throw new Error(`${layer} is not recurrent`);
+    const { activation = 'silu' } = shape;
+    if (shape.recurrent === undefined || previous === undefined || activation === 'xielu')
+      throw new Error(`${layer} is not recurrent`);
     return buildRecurrent(
-      { b, hidden, epsilon: shape.rmsNormEps, activation: shape.activation ?? 'silu', weight, toF32, previous },
+      { b, hidden, epsilon: shape.rmsNormEps, activation, weight, toF32, previous },
       shape.recurrent,
       x,
       layer,
@@ -353,16 +356,21 @@ export function layerBlocks(
   /** f(x·up)·down, or with a gate (f(x·gate) ∘ x·up)·down (SwiGLU and its kin, arXiv:2002.05202). */
   const feedForward = (x: Value, layer: string, index: number): Value => {
     const { experts, activation = 'silu' } = shape;
-    if (hasExperts(experts, index))
+    if (hasExperts(experts, index)) {
+      if (activation === 'xielu') throw new Error(`${layer}: experts whose activation is learned are not supported`);
       return buildExperts(
         { b, names: names.experts ?? QWEN_EXPERTS, hidden, activation, weight, toF32 },
         experts,
         x,
         layer,
       );
+    }
     const inner = (name: 'gate' | 'up'): Value =>
       b.scope(name, () => project(x, layer, name, shape.denseWidth ?? shape.intermediateSize));
-    const active = (product: Value): Value => activate(b, shape.activation ?? 'silu', product);
+    const learned = (): LearnedActivation =>
+      learnedActivation(layer, (tensor, hint) => toF32(weight(tensor, [1]), hint));
+    const active = (product: Value): Value =>
+      activation === 'xielu' ? xielu(b, product, learned()) : activate(b, activation, product);
     if (shape.isGated === false) {
       const activated = active(inner('up'));
       return b.scope('down', () => project(activated, layer, 'down', hidden));
@@ -375,20 +383,6 @@ export function layerBlocks(
   };
 
   return { weight, toF32, linear, norm, attention, recurrent, feedForward };
-}
-
-/** The softmax of scores [h, T, C]. A sink [h] is one more score of each row, whose column is left out. */
-function softmax(b: GraphBuilder, scores: Value, sinks: Value | undefined): Value {
-  const sink = sinks && b.add('reshape', { x: sinks }, { shape: [scores.type.shape[0]!, 1, 1] }, 'sink');
-  const most = b.add('reduce_max', { x: scores }, {}, sink === undefined ? 'top' : 'most');
-  const top = sink === undefined ? most : b.add('max', { a: most, b: sink }, {}, 'top');
-  const exp = b.add('exp', { x: b.add('sub', { a: scores, b: top }) }, {}, 'exp');
-  const sum = b.add('sum', { x: exp }, {}, sink === undefined ? 'total' : 'sum');
-  const total =
-    sink === undefined
-      ? sum
-      : b.add('add', { a: sum, b: b.add('exp', { x: b.add('sub', { a: sink, b: top }) }) }, {}, 'total');
-  return b.add('div', { a: exp, b: total }, {}, 'probabilities');
 }
 
 /** Heads divided by the root of their mean square. */
@@ -419,14 +413,6 @@ function clipped(b: GraphBuilder, x: Value, most: number | undefined): Value {
   const constant = (value: number, hint: string): Value => b.add('const', {}, { value }, hint);
   const below = b.add('min', { a: x, b: constant(most, 'most') }, {}, 'below_most');
   return b.add('max', { a: below, b: constant(-most, 'least') }, {}, 'clipped');
-}
-
-/** cap·tanh(x / cap) */
-function capped(b: GraphBuilder, x: Value, cap: number | undefined): Value {
-  if (cap === undefined) return x;
-  const constant = (value: number, hint: string): Value => b.add('const', {}, { value }, hint);
-  const bounded = b.add('tanh', { x: b.add('mul', { a: x, b: constant(1 / cap, 'inverse_cap') }) }, {}, 'bounded');
-  return b.add('mul', { a: bounded, b: constant(cap, 'cap') }, {}, 'capped');
 }
 
 export function buildLayers(

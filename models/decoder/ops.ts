@@ -1,4 +1,4 @@
-/** Norms and activations of a decoder, in primitive ops as the papers write them. */
+/** Norms, activations and bounds of scores of a decoder, in primitive ops as the papers write them. */
 import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
 
 // Norms of a decoder, in primitive ops as the papers write them.
@@ -92,10 +92,12 @@ export function normOf(
 // Activations of feed-forward blocks, in primitive ops.
 
 /** `geluTanh`: the approximation of GELU by tanh. `relu2`: the square of ReLU. */
-export type Activation = 'silu' | 'gelu' | 'geluTanh' | 'relu' | 'relu2';
+export type PlainActivation = 'silu' | 'gelu' | 'geluTanh' | 'relu' | 'relu2';
+/** `xielu`: with numbers that each layer has learned. */
+export type Activation = PlainActivation | 'xielu';
 
-/** transformers' names of activations. */
-export const ACTIVATIONS: Readonly<Record<string, Activation>> = {
+/** transformers' names of activations that any family may have. */
+export const ACTIVATIONS: Readonly<Record<string, PlainActivation>> = {
   silu: 'silu',
   swish: 'silu',
   gelu: 'gelu',
@@ -113,6 +115,7 @@ export const ACTIVATION_NAMES: Readonly<Record<Activation, string>> = {
   geluTanh: 'GELU by tanh',
   relu: 'ReLU',
   relu2: 'ReLU²',
+  xielu: 'xIELU',
 };
 
 /**
@@ -120,7 +123,7 @@ export const ACTIVATION_NAMES: Readonly<Record<Activation, string>> = {
  * x·(1 + tanh u)/2 with u = √(2/π)·(x + 0.044715·x³) is x·σ(2u), because (1 + tanh u)/2 = σ(2u).
  * ReLU: max(x, 0), and its square (arXiv:2109.08668).
  */
-export function activate(b: GraphBuilder, kind: Activation, x: Value): Value {
+export function activate(b: GraphBuilder, kind: PlainActivation, x: Value): Value {
   const constant = (value: number, hint: string): Value => b.add('const', {}, { value }, hint);
   const one = constant(1, 'one');
   /** x·σ(y), for −y. */
@@ -159,3 +162,27 @@ export function activate(b: GraphBuilder, kind: Activation, x: Value): Value {
 
 const rectified = (b: GraphBuilder, x: Value): Value =>
   b.add('max', { a: x, b: b.add('const', {}, { value: 0 }, 'zero') }, {}, 'rectified');
+
+// Scores and logits.
+
+/** The softmax of scores [h, T, C]. A sink [h] is one more score of each row, whose column is left out. */
+export function softmax(b: GraphBuilder, scores: Value, sinks: Value | undefined): Value {
+  const sink = sinks && b.add('reshape', { x: sinks }, { shape: [scores.type.shape[0]!, 1, 1] }, 'sink');
+  const most = b.add('reduce_max', { x: scores }, {}, sink === undefined ? 'top' : 'most');
+  const top = sink === undefined ? most : b.add('max', { a: most, b: sink }, {}, 'top');
+  const exp = b.add('exp', { x: b.add('sub', { a: scores, b: top }) }, {}, 'exp');
+  const sum = b.add('sum', { x: exp }, {}, sink === undefined ? 'total' : 'sum');
+  const total =
+    sink === undefined
+      ? sum
+      : b.add('add', { a: sum, b: b.add('exp', { x: b.add('sub', { a: sink, b: top }) }) }, {}, 'total');
+  return b.add('div', { a: exp, b: total }, {}, 'probabilities');
+}
+
+/** cap·tanh(x / cap) */
+export function capped(b: GraphBuilder, x: Value, cap: number | undefined): Value {
+  if (cap === undefined) return x;
+  const constant = (value: number, hint: string): Value => b.add('const', {}, { value }, hint);
+  const bounded = b.add('tanh', { x: b.add('mul', { a: x, b: constant(1 / cap, 'inverse_cap') }) }, {}, 'bounded');
+  return b.add('mul', { a: bounded, b: constant(cap, 'cap') }, {}, 'capped');
+}

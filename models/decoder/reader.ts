@@ -90,7 +90,7 @@ export class ConfigReader {
 
   activation(fallback: Activation, key = 'hidden_act'): Activation {
     const name = this.json[key];
-    if (!isGiven(name)) return fallback;
+    if (!isGiven(name) || (name === 'xielu' && fallback === 'xielu')) return fallback;
     const known = typeof name === 'string' && Object.hasOwn(ACTIVATIONS, name) ? ACTIVATIONS[name] : undefined;
     return (
       known ?? this.fail(`${key} is ${quote(name)}: supported activations are ${Object.keys(ACTIVATIONS).join(', ')}`)

@@ -6,7 +6,7 @@
 import { UserError } from '../../errors.js';
 import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
 import type { TokenPaths } from '../../ir/paths.js';
-import { activate, type Activation, normOf } from './ops.js';
+import { activate, type PlainActivation, normOf } from './ops.js';
 import { convVector, DELTA_PARTS } from './recurrentTensors.js';
 
 /** What every kind has. */
@@ -88,7 +88,7 @@ export interface RecurrentContext {
   readonly hidden: number;
   readonly epsilon: number;
   /** Behind convolutions. Gates are SiLU. */
-  readonly activation: Activation;
+  readonly activation: PlainActivation;
   readonly weight: (name: string, dims: readonly number[]) => Value;
   readonly toF32: (v: Value, hint: string) => Value;
   readonly previous: PreviousTokens;

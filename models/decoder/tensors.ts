@@ -7,6 +7,7 @@ import { latentTensors } from './latent.js';
 import type { Projection } from './reader.js';
 import { isRecurrent } from './recurrent.js';
 import { recurrentTensors } from './recurrentTensors.js';
+import { learnedTensors } from './xielu.js';
 
 /** Names of modules; those of projections and norms are below a layer. */
 export interface TensorNames {
@@ -174,6 +175,7 @@ export function decoderTensors(
       : [
           ...inputs(layer, config.isGated === false ? ['up'] : ['gate', 'up']),
           ...projection(layer, 'down', hidden, inter),
+          ...(config.activation === 'xielu' ? learnedTensors(layer) : []),
         ];
   const attention = (layer: string): readonly ExpectedTensor[] =>
     config.latent === undefined

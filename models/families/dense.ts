@@ -5,6 +5,8 @@ import type { ConfigReader, Projection } from '../decoder/reader.js';
 import { LLAMA_NAMES, NAMES_WITH_NORMS_BEHIND, type TensorNames } from '../decoder/tensors.js';
 import type { Json } from '../model/model.js';
 
+const APERTUS_THETA = 12_000_000;
+
 /** One layer of EXAONE 4 in this many has no window, if a file does not say. */
 const PATTERN = 4;
 
@@ -61,6 +63,15 @@ const GLM = {
   hasInterleavedPairs: true,
 } satisfies Partial<DecoderFamily>;
 
+/** The rotary settings that transformers takes where a file has none. */
+function apertusRope({ json }: ConfigReader): Json {
+  if ('rope_scaling' in json || isGiven(json['rope_parameters'])) return json;
+  const rope_theta = json['rope_theta'] ?? APERTUS_THETA;
+  const context = { factor: 8, original_max_position_embeddings: 8192 };
+  const rope = { rope_type: 'llama3', rope_theta, ...context, low_freq_factor: 1, high_freq_factor: 4 };
+  return { ...json, rope_parameters: rope };
+}
+
 export const DENSE_FAMILIES = [
   // Seed-OSS (ByteDance, 2025): biases of q, k and v, and of o by a flag of its own.
   decoderFamily({
@@ -91,6 +102,28 @@ export const DENSE_FAMILIES = [
       biased: [...read.attentionBiases(), ...flagged(read, 'mlp_bias', ['up', 'down'])],
       isGated: false,
     }),
+  }),
+
+  // Apertus (arXiv:2509.14233): xIELU, whose numbers each layer learns; norms of heads.
+  decoderFamily({
+    name: 'ApertusForCausalLM',
+    modelType: 'apertus',
+    covers: 'Apertus 8B and 70B',
+    maxPositions: 65_536,
+    theta: APERTUS_THETA,
+    epsilon: 1e-5,
+    activation: 'xielu',
+    prepare: apertusRope,
+    names: {
+      ...LLAMA_NAMES,
+      norms: { attention: { before: 'attention_layernorm' }, ffn: { before: 'feedforward_layernorm' } },
+    },
+    differences: (read) => {
+      if (!read.flag('qk_norm', true)) read.fail('qk_norm is false: heads without norms are not supported');
+      for (const key of ['mlp_bias', 'post_norm'])
+        if (read.flag(key)) read.fail(`${key} is true, which is not supported`);
+      return { biased: read.attentionBiases(), isGated: false, qkNorm: 'head' };
+    },
   }),
 
   // ERNIE 4.5 (Baidu, 2025), dense: pairs of neighbours turn.

@@ -51,6 +51,7 @@ const YARDSTICKS: Readonly<Record<FamilyCheckpoint, readonly [error: number, agr
   falcon: [0.36, 1],
   gpt2: [0.029, 1],
   opt: [0.26, 1],
+  apertus: [0.055, 1],
   bloom: [0.27, 1],
   mpt: [0.049, 0.992],
   llama4: [0.12, 1],

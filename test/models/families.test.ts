@@ -79,6 +79,7 @@ const NAMES: Readonly<Record<string, string>> = {
   'MiniMax-M2': 'minimax_m2',
   'Ministral 3': 'ministral3',
   'Granite MoE': 'granitemoe',
+  Apertus: 'apertus',
   'GPT-2': 'gpt2',
   OPT: 'opt',
   BLOOM: 'bloom',

@@ -145,6 +145,7 @@ describe('families', () => {
       { use_qk_norm: true },
       { rmsNormEps: 1e-5, parallel: 'one norm', qkNorm: 'own head', factors: { logits: 0.0625 } },
     ],
+    ['apertus', { rope_scaling: null }, { rmsNormEps: 1e-5, activation: 'xielu', isGated: false, qkNorm: 'head' }],
     [
       'nemotron',
       {},
@@ -203,9 +204,14 @@ describe('families', () => {
   ])('%s: %j fills in what transformers does', (type, changes, expected) => {
     const config = parse(type, changes);
     expect(config).toMatchObject({ rmsNormEps: 1e-6, eosTokenIds: [], ...expected });
-    const theta = { smollm3: 2_000_000, olmo3: 500_000 }[type] ?? 10_000;
+    const theta = { smollm3: 2_000_000, olmo3: 500_000, apertus: 12_000_000 }[type] ?? 10_000;
     expect(config.rope).toEqual({ theta, scaling: { type: 'none' } });
     expect(config.windowRope).toBeUndefined();
+  });
+
+  it('stretch positions where a file says nothing of them', () => {
+    const scaling = { type: 'llama3', factor: 8, originalMaxPositions: 8192 };
+    expect(parse('apertus')).toMatchObject({ rope: { theta: 12_000_000, scaling } });
   });
 
   it('are deeply frozen', () => {
@@ -444,6 +450,7 @@ describe('families', () => {
     ['glm4_moe', { n_group: 64, topk_group: 1 }, 'num_experts_per_tok is 8, but groups that are kept have 2 experts'],
     ['minimax_m2', { rotary_dim: 7 }, 'turns 7 elements; it turns pairs'],
     ['ministral3', { rope_parameters: { llama_4_scaling_beta: 0.1 } }, 'original_max_position_embeddings: expected'],
+    ['apertus', { post_norm: true }, 'post_norm is true, which is not supported'],
     ['olmoe', { clip_qkv: 8 }, 'clip_qkv is 8: bounds of queries, keys and values are not supported'],
     ['falcon', { alibi: true }, 'alibi is true: scores that fall with the distance of keys are not supported'],
     ['falcon', { num_ln_in_parallel_attn: 2 }, 'num_ln_in_parallel_attn is 2: it takes new_decoder_architecture'],

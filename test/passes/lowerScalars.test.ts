@@ -31,6 +31,23 @@ describe('scalar programs', () => {
     `);
   });
 
+  it('read one number for all columns', () => {
+    expect(
+      kernelsOf(`
+      func @g(%x: f32[T, 8]) -> (f32[T, 8]) {
+        weight @slope : f32[1]
+        %a = mul(%x, @slope) : f32[T, 8]
+        return %a
+      }
+    `),
+    ).toMatchInlineSnapshot(`
+      "
+      v_: loop over T × 8
+        a = mul(x[row, column], slope_table[column mod 1])
+      "
+    `);
+  });
+
   it('read one value as row and as column in one kernel, computed or not', () => {
     expect(
       kernelsOf(`

@@ -44,6 +44,7 @@ export const DENSE_CHECKPOINTS = [
   'falcon',
   'gpt2',
   'opt',
+  'apertus',
   'bloom',
   'mpt',
   'llama4',
@@ -339,6 +340,11 @@ const FAMILIES: Readonly<Record<string, Own>> = {
       softmax_scale: dice.pick([null, 0.3]),
       alibi_bias_max: dice.pick([8, 16]),
     },
+  }),
+  apertus: (dice) => ({
+    attention_bias: dice.chance(0.3),
+    tie_word_embeddings: dice.chance(0.5),
+    rope_scaling: null,
   }),
   exaone4: (dice, { layers }) => ({
     sliding_window: dice.chance(0.7) ? dice.whole(1, 9) : null,

@@ -350,6 +350,8 @@ export class LaneBody {
       const element = (lane: number): string => `${first} + (${columnAt(site, lane)}) * ${operand.columnStride}`;
       return this.each(kind, site, true, (lane) => `load(${element(lane)})`);
     }
+    if (access.kind === 'columnPeriodic' && access.period === 1)
+      return this.ofRow(kind, `load(${this.row.operands.base(operand)})`, `${name}_value`);
     const isVector = access.kind === 'column' || access.kind === 'columnPeriodic';
     const isPeriodic = access.kind === 'periodic' || access.kind === 'columnPeriodic';
     const base = isVector ? this.row.operands.base(operand) : this.row.rowPointer(operand, viaOf(access));

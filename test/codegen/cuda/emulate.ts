@@ -42,7 +42,7 @@ static tw_fenced tw_fence(const void *from, size_t size) {
 `;
 
 const DRIVER = `
-extern "C" int run_SYMBOL(void **from, const unsigned long long *sizes, const int *extents, int grid_x, int grid_y,
+extern "C" int RUN(void **from, const unsigned long long *sizes, const int *extents, int grid_x, int grid_y,
                           int threads, int cluster, int backwards) {
   tw_fenced fenced[COUNT];
   void *p[COUNT];
@@ -69,8 +69,11 @@ type Run = (
   backwards: number,
 ) => number;
 
-/** Libraries by what was compiled: the text of a kernel and the boxes of its tensor maps. */
-const compiled = new Map<string, LibraryHandle>();
+/**
+ * Libraries by what was compiled: the text of a kernel and the boxes of its tensor maps. Kernels of one symbol may
+ * differ in the names of parameters.
+ */
+const compiled = new Map<string, { readonly library: LibraryHandle; readonly run: string }>();
 const keyOf = ({ source, tensorMaps }: CudaKernelText): string => JSON.stringify([source, tensorMaps]);
 
 /** Names of the extents that a kernel takes, in order, as its head declares them. */
@@ -104,34 +107,36 @@ extern "C" void host_${symbol}(const int *sizes, const unsigned *grid, void **p)
   return compileOverFibres([includesText(all.map(({ source }) => source)), ...texts].join('\n'), folder);
 }
 
+const ownSymbol = ({ symbol }: CudaKernelText, i: number): string => `${symbol}_of_${i}`;
+
 /** All kernels that no library has yet as one: the prelude once, each kernel's own text in a namespace. */
 function compile(kernels: readonly CudaKernelText[]): (kernel: CudaKernelText) => Run {
   const missing = [...new Map(kernels.map((kernel) => [keyOf(kernel), kernel])).values()].filter(
     (kernel) => !compiled.has(keyOf(kernel)),
   );
-  const texts = missing.map((kernel) => {
-    const { symbol, parameters, tensorMaps } = kernel;
-    const text = overFibres(kernel);
+  const texts = missing.map((kernel, i) => {
+    const { parameters, tensorMaps } = kernel;
+    const symbol = ownSymbol(kernel, i);
+    const text = overFibres(kernel).replaceAll(kernel.symbol, symbol);
     const names = extentsOf(kernel);
     const extents = names.map((_, i) => `extents[${i}]`);
     const maps = mapArguments(tensorMaps, ROW_PAD, (name) => `extents[${names.indexOf(name)}]`);
     const pointers = [...parameters.map((_, i) => `tw_pointer{ p[${i}] }`), ...maps].join(', ');
     const driver = DRIVER.replaceAll('SYMBOL', symbol)
+      .replace('RUN', `run_${symbol}`)
       .replace('ARGUMENTS', [...extents, pointers].join(', '))
       .replaceAll('COUNT', String(parameters.length));
     return `namespace tw::of_${symbol} {\n${text}\n${driver}\n}`;
   });
   if (missing.length > 0) {
     const library = loadOverFibres([FENCED, includesText(missing.map(({ source }) => source)), ...texts].join('\n'));
-    for (const kernel of missing) compiled.set(keyOf(kernel), library);
+    missing.forEach((kernel, i) => compiled.set(keyOf(kernel), { library, run: `run_${ownSymbol(kernel, i)}` }));
   }
-  return (kernel) =>
-    compiled
-      .get(keyOf(kernel))!
-      .func(
-        `int run_${kernel.symbol}(void *p, void *sizes, void *extents, int x, int y, int threads, int cluster, ` +
-          'int backwards)',
-      ) as Run;
+  return (kernel) => {
+    const { library, run } = compiled.get(keyOf(kernel))!;
+    const parameters = 'void *p, void *sizes, void *extents, int x, int y, int threads, int cluster, int backwards';
+    return library.func(`int ${run}(${parameters})`) as Run;
+  };
 }
 
 export interface EmulateOptions {
