@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { FAMILY_CHECKPOINTS, type FamilyCheckpoint } from '../support/families.js';
+import { FAMILY_CHECKPOINTS, RECURRENT_CHECKPOINTS } from '../support/families.js';
 import { readSamples, tilewright } from './command.js';
 import { deviceHere, SHARED, skipWithout } from './device.js';
 import { compareGolden, type Yardstick } from './golden.js';
@@ -16,8 +16,11 @@ const FOLDER = join(SHARED, 'checkpoints', 'families');
 const device = await deviceHere();
 const skip = skipWithout(device.skip, FOLDER, 'checkpoints of families');
 
+const CHECKPOINTS = [...FAMILY_CHECKPOINTS, ...RECURRENT_CHECKPOINTS] as const;
+type Checkpoint = (typeof CHECKPOINTS)[number];
+
 /** Mean error and share of equal choices of transformers' own bf16 runs against float64 on these questions. */
-const YARDSTICKS: Readonly<Record<FamilyCheckpoint, readonly [error: number, agreement: number]>> = {
+const YARDSTICKS: Readonly<Record<Checkpoint, readonly [error: number, agreement: number]>> = {
   mistral: [0.25, 0.984],
   phi3: [0.27, 0.988],
   olmo2: [0.26, 1],
@@ -60,6 +63,12 @@ const YARDSTICKS: Readonly<Record<FamilyCheckpoint, readonly [error: number, agr
   'glm4-moe': [0.42, 0.988],
   'minimax-m2': [0.4, 0.988],
   'gpt-oss': [0.17, 0.988],
+  'deepseek-v2': [0.21, 0.988],
+  'deepseek-v3': [0.57, 0.984],
+  'qwen3.5': [0.36, 0.988],
+  'qwen3-next': [1.69, 0.98],
+  lfm2: [0.69, 0.984],
+  mamba2: [0.66, 0.996],
 };
 
 /**
@@ -77,11 +86,15 @@ async function score(name: string, options: readonly string[]): Promise<string> 
   return readSamples(out);
 }
 
+/** What --sharing kv keeps, recurrent layers do not have. */
+const SHARINGS = [[], ['--sharing', 'none'], ['--sharing', 'kv']];
+const isRecurrent = (name: Checkpoint): boolean => RECURRENT_CHECKPOINTS.some((each) => each === name);
+
 describe('families', { skip }, () => {
-  for (const name of FAMILY_CHECKPOINTS)
+  for (const name of CHECKPOINTS)
     it(`are as near to float64 as transformers in bf16: ${name}`, async () => {
       const [tree, ...others] = await Promise.all(
-        [[], ['--sharing', 'none'], ['--sharing', 'kv']].map((options) => score(name, options)),
+        SHARINGS.slice(0, isRecurrent(name) ? 2 : 3).map((options) => score(name, options)),
       );
       const golden = readFileSync(join(SHARED, 'golden', 'families', `${name}.jsonl`), 'utf8');
       const got = compareGolden(tree!, golden);

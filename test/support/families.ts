@@ -10,6 +10,8 @@ export const EXPERT_CHECKPOINTS = [
   'glm4-moe',
   'minimax-m2',
   'gpt-oss',
+  'deepseek-v2',
+  'deepseek-v3',
 ] as const;
 
 /** All others: biases, norms of heads, factors, layers without rotary embedding, windows, stretched positions, caps. */
@@ -159,6 +161,54 @@ const qwenWindow: Own = (dice, { layers }) =>
 /** A part of heads of this width that leaves whole pairs to be turned. */
 const part = (dice: Dice, headDim: number): number =>
   dice.pick([0.25, 0.5, 0.75, 1].filter((each) => headDim * each >= 2 && (headDim * each) % 2 === 0));
+
+/** Some layers of kind `kind`, said layer by layer, or left to what the family does without. */
+const mixed = (dice: Dice, layers: number, kind: string): Json => {
+  const types = Array.from({ length: layers }, () => (dice.chance(0.6) ? kind : 'full_attention'));
+  return some(dice, 'layer_types', types, 0.8);
+};
+
+/** Latent attention, whose heads are all alike. */
+const latent: Own = (dice, { layers, heads }) => ({
+  num_key_value_heads: heads,
+  head_dim: null,
+  // Not a sum of heads' widths.
+  hidden_size: dice.pick([16, 24, 40, 48, 72, 100]),
+  q_lora_rank: dice.pick([null, 8, 20, 33]),
+  kv_lora_rank: dice.pick([4, 12, 32, 45]),
+  qk_nope_head_dim: dice.pick([3, 8, 16, 24]),
+  qk_rope_head_dim: dice.pick([2, 6, 8, 16]),
+  v_head_dim: dice.pick([5, 8, 16, 24]),
+  attention_bias: dice.chance(0.3),
+  moe_intermediate_size: dice.pick([8, 20, 33, 48]),
+  n_shared_experts: dice.whole(0, 2),
+  routed_scaling_factor: dice.pick([1, 2.5]),
+  first_k_dense_replace: dice.whole(0, Math.max(0, layers - 1)),
+});
+
+/** Experts in groups of at least two. */
+const grouped = (dice: Dice): Json =>
+  dice.pick<Json>([
+    { n_routed_experts: 8, num_experts_per_tok: 3, n_group: 1, topk_group: 1 },
+    { n_routed_experts: 12, num_experts_per_tok: 4, n_group: 3, topk_group: 2 },
+    { n_routed_experts: 16, num_experts_per_tok: 4, n_group: 4, topk_group: 2 },
+    { n_routed_experts: 64, num_experts_per_tok: 8, n_group: 8, topk_group: 3 },
+  ]);
+
+const deltaNet: Own = (dice, { layers, headDim }) => {
+  const keyHeads = dice.pick([1, 2, 3]);
+  return {
+    linear_num_key_heads: keyHeads,
+    linear_num_value_heads: keyHeads * dice.pick([1, 2, 4]),
+    linear_key_head_dim: dice.pick([4, 7, 16, 24]),
+    linear_value_head_dim: dice.pick([4, 9, 16, 32]),
+    linear_conv_kernel_dim: dice.whole(2, 5),
+    attention_bias: dice.chance(0.3),
+    partial_rotary_factor: part(dice, headDim),
+    tie_word_embeddings: dice.chance(0.3),
+    ...mixed(dice, layers, 'linear_attention'),
+  };
+};
 
 const FAMILIES: Readonly<Record<string, Own>> = {
   llama: (dice) => ({
@@ -350,9 +400,85 @@ const FAMILIES: Readonly<Record<string, Own>> = {
     sliding_window: dice.chance(0.7) ? dice.whole(1, 9) : null,
     layer_types: kinds(dice, layers),
   }),
+  deepseek_v2: (dice, sizes) => {
+    const inGroups = dice.chance(0.5);
+    const { count, chosen } = expertCounts(dice);
+    return {
+      ...latent(dice, sizes),
+      topk_method: inGroups ? 'group_limited_greedy' : 'greedy',
+      ...(inGroups ? grouped(dice) : { n_routed_experts: count, num_experts_per_tok: chosen }),
+    };
+  },
+  deepseek_v3: (dice, sizes) => ({
+    ...latent(dice, sizes),
+    ...grouped(dice),
+    norm_topk_prob: dice.chance(0.7),
+    rope_interleave: dice.chance(0.7),
+  }),
+  glm4_moe_lite: (dice, sizes) => ({
+    ...latent(dice, sizes),
+    ...grouped(dice),
+    norm_topk_prob: dice.chance(0.7),
+    mlp_layer_types: Array.from({ length: sizes.layers }, () => dice.pick(['dense', 'sparse'])),
+  }),
+  gpt_oss: (dice, { layers }) => {
+    const { count, chosen } = expertCounts(dice);
+    return {
+      num_local_experts: count,
+      num_experts_per_tok: chosen,
+      attention_bias: dice.chance(0.7),
+      sliding_window: dice.whole(1, 9),
+      swiglu_limit: dice.pick([0.5, 7]),
+      ...some(dice, 'layer_types', kinds(dice, layers)),
+    };
+  },
+  qwen3_5_text: deltaNet,
+  qwen3_next: (dice, sizes) => {
+    const { count, chosen } = expertCounts(dice);
+    return {
+      ...deltaNet(dice, sizes),
+      ...qwenExperts(dice, sizes),
+      num_experts: count,
+      num_experts_per_tok: chosen,
+      shared_expert_intermediate_size: dice.pick([12, 40, 64]),
+    };
+  },
+  lfm2: (dice, { layers }) => ({
+    head_dim: null,
+    conv_L_cache: dice.whole(2, 5),
+    conv_bias: dice.chance(0.5),
+    block_auto_adjust_ff_dim: dice.chance(0.5),
+    block_multiple_of: dice.pick([1, 16, 24]),
+    ...dice.pick<Json>([
+      mixed(dice, layers, 'conv'),
+      { full_attn_idxs: Array.from({ length: layers }, (_, layer) => layer).filter(() => dice.chance(0.5)) },
+    ]),
+  }),
+  mamba2: (dice) => {
+    const groups = dice.pick([1, 2, 3]);
+    const [heads, headDim, expand] = [groups * dice.pick([2, 4]), dice.pick([4, 8, 16]), dice.pick([1, 2])];
+    return {
+      num_heads: heads,
+      head_dim: headDim,
+      n_groups: groups,
+      expand,
+      hidden_size: (heads * headDim) / expand,
+      state_size: dice.pick([1, 5, 16, 40]),
+      conv_kernel: dice.whole(2, 5),
+      use_bias: dice.chance(0.3),
+      use_conv_bias: dice.chance(0.7),
+      time_step_limit: dice.pick([
+        [0, Infinity],
+        [0.1, 0.9],
+      ]),
+    };
+  },
 };
 
 export const FAMILY_TYPES: readonly string[] = Object.keys(FAMILIES);
+
+/** Those of FAMILY_TYPES whose layers keep a state. */
+export const RECURRENT_TYPES: readonly string[] = ['qwen3_5_text', 'qwen3_next', 'lfm2', 'mamba2'];
 
 /** As TYPICAL_PLACES: of FAMILY_TYPES. */
 export const TYPICAL_TYPES: readonly number[] = [
