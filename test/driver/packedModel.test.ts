@@ -11,7 +11,7 @@ import { cpuDevice, detectMachine } from '../../driver/targets/cpuDevice.js';
 import { cuda } from '../../driver/targets/cuda.js';
 import { cudaDevice, TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
-import { FAMILY_CHECKPOINTS, TYPICAL_PLACES } from '../support/families.js';
+import { FAMILY_CHECKPOINTS, TYPICAL_PLACES } from '../support/familyCheckpoints.js';
 import { casesHere } from '../support/thorough.js';
 
 const ROOT = join(import.meta.dirname, '..', '..');

@@ -29,7 +29,7 @@ import { cudaDevice, TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
 import type { CompiledModel, Target } from '../../driver/targets/target.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import type { TensorLocation } from '../../models/model/tensors.js';
-import { FAMILY_CHECKPOINTS, TYPICAL_PLACES } from '../support/families.js';
+import { FAMILY_CHECKPOINTS, TYPICAL_PLACES } from '../support/familyCheckpoints.js';
 import { casesHere } from '../support/thorough.js';
 
 const REPOSITORY = join(import.meta.dirname, '..', '..');

@@ -9,7 +9,7 @@ import { join, resolve } from 'node:path';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
 import { run } from '../../commands/run.js';
 import { fuseExperts } from '../support/checkpoints.js';
-import { DENSE_CHECKPOINTS, RECURRENT_CHECKPOINTS } from '../support/families.js';
+import { DENSE_CHECKPOINTS, RECURRENT_CHECKPOINTS } from '../support/familyCheckpoints.js';
 import { quickCc } from '../support/runFolder.js';
 import { SILENT } from '../support/silent.js';
 import { casesHere, isThorough, thorough } from '../support/thorough.js';

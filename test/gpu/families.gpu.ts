@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { FAMILY_CHECKPOINTS, RECURRENT_CHECKPOINTS } from '../support/families.js';
+import { FAMILY_CHECKPOINTS, RECURRENT_CHECKPOINTS } from '../support/familyCheckpoints.js';
 import { readSamples, tilewright } from './command.js';
 import { deviceHere, SHARED, skipWithout } from './device.js';
 import { compareGolden, type Yardstick } from './golden.js';

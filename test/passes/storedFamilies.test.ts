@@ -16,8 +16,11 @@ const ISAS = ['portable', 'amx'] as const;
 
 const graphOf = (type: string, mask: (typeof MASKS)[number]): Graph => {
   const random = randomFamily(type, 5);
-  const heads = { num_attention_heads: 4, num_key_value_heads: type === 'gpt_neox' ? 4 : 2 };
+  const isOfHeads = type === 'gpt_neox' || random['qk_rope_head_dim'] !== undefined;
+  const heads = { num_attention_heads: 4, num_key_value_heads: isOfHeads ? 4 : 2 };
+  const states = type === 'mamba2' ? { num_heads: 6, n_groups: 2, expand: 1.5 } : {};
   const sizes = {
+    ...states,
     ...heads,
     hidden_size: 64,
     intermediate_size: 96,

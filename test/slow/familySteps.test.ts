@@ -12,7 +12,7 @@ import { Engine } from '../../engine/engine.js';
 import { SCORE } from '../../ir/function.js';
 import { environment, isBuilt, ROOT } from '../e2e/support.js';
 import { tokensOf, treesOf } from '../support/draftedTexts.js';
-import { FAMILY_CHECKPOINTS } from '../support/families.js';
+import { FAMILY_CHECKPOINTS } from '../support/familyCheckpoints.js';
 import { randomNumbers } from '../support/pathModel.js';
 import { SILENT } from '../support/silent.js';
 

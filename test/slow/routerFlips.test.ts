@@ -20,7 +20,7 @@ import { openCheckpoint } from '../../models/checkpoint.js';
 import type { Numerics } from '../../passes/numerics.js';
 import { lower, optimize } from '../../passes/runPasses.js';
 import { ROOT } from '../e2e/support.js';
-import { EXPERT_CHECKPOINTS } from '../support/families.js';
+import { EXPERT_CHECKPOINTS } from '../support/familyCheckpoints.js';
 
 const SHARED = join(ROOT, '..', 'shared');
 const FAMILIES = join(SHARED, 'checkpoints', 'families');

@@ -1,87 +1,3 @@
-/** The checkpoints of families in the data folder beside the repository: each is a folder of checkpoints/families. */
-
-/** A router, several feed-forward blocks. */
-export const EXPERT_CHECKPOINTS = [
-  'mixtral',
-  'qwen2-moe',
-  'qwen3-moe',
-  'olmoe',
-  'granite-moe',
-  'glm4-moe',
-  'minimax-m2',
-  'gpt-oss',
-  'deepseek-v2',
-  'deepseek-v3',
-] as const;
-
-/** All others: biases, norms of heads, factors, layers without rotary embedding, windows, stretched positions, caps. */
-export const DENSE_CHECKPOINTS = [
-  'mistral',
-  'qwen2',
-  'qwen2-window',
-  'qwen3',
-  'olmo2',
-  'olmo3',
-  'phi3',
-  'granite',
-  'smollm3',
-  'stablelm',
-  'gpt-neox',
-  'gemma',
-  'gemma2',
-  'gemma3',
-  'cohere2',
-  'llama-bias',
-  'llama-yarn',
-  'seed-oss',
-  'arcee',
-  'ernie4.5',
-  'hunyuan-dense',
-  'glm',
-  'glm4',
-  'exaone4',
-  'starcoder2',
-  'cohere',
-  'nemotron',
-  'falcon',
-  'gpt2',
-  'opt',
-  'apertus',
-  'bloom',
-  'mpt',
-  'llama4',
-] as const;
-
-/** Nothing of their layers is kept between calls. */
-export const RECURRENT_CHECKPOINTS = ['qwen3.5', 'qwen3-next', 'lfm2', 'mamba2'] as const;
-
-export const FAMILY_CHECKPOINTS = [...EXPERT_CHECKPOINTS, ...DENSE_CHECKPOINTS] as const;
-
-/** Each has what the others lack. CI tries these where test:slow tries all. */
-const TYPICAL_CHECKPOINTS: readonly FamilyCheckpoint[] = [
-  'mixtral',
-  'qwen2-moe',
-  'qwen2-window',
-  'qwen3',
-  'olmo3',
-  'phi3',
-  'stablelm',
-  'gpt-neox',
-  'gemma3',
-  'cohere2',
-  'llama-yarn',
-  'hunyuan-dense',
-  'glm4',
-  'granite-moe',
-  'falcon',
-  'gpt2',
-];
-
-/** Where those lie in the list of all. */
-export const TYPICAL_PLACES = TYPICAL_CHECKPOINTS.map((name) => FAMILY_CHECKPOINTS.indexOf(name));
-
-export type FamilyCheckpoint = (typeof FAMILY_CHECKPOINTS)[number];
-
 /** Random configurations of every family, as config.json has them, and random trees for their models. */
 import type { Json } from '../../models/model/model.js';
 
@@ -476,9 +392,6 @@ const FAMILIES: Readonly<Record<string, Own>> = {
 };
 
 export const FAMILY_TYPES: readonly string[] = Object.keys(FAMILIES);
-
-/** Those of FAMILY_TYPES whose layers keep a state. */
-export const RECURRENT_TYPES: readonly string[] = ['qwen3_5_text', 'qwen3_next', 'lfm2', 'mamba2'];
 
 /** As TYPICAL_PLACES: of FAMILY_TYPES. */
 export const TYPICAL_TYPES: readonly number[] = [
