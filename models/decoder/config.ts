@@ -9,7 +9,7 @@ import type { ClassHead, Json, ModelConfig } from '../model/model.js';
 import type { Activation, NormKind } from './ops.js';
 import type { ExpertsConfig } from './experts.js';
 import type { LatentConfig } from './latent.js';
-import type { RecurrentConfig } from './recurrent.js';
+import type { RecurrentConfig } from './recurrentConfig.js';
 import type { ConfigReader, Projection, Windows } from './reader.js';
 import { parseRopes, type RopeConfig } from './rope.js';
 

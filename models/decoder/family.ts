@@ -12,7 +12,8 @@ import { type ExpertsConfig, hasExperts } from './experts.js';
 import { buildMtp, mtpTensors } from './mtp.js';
 import { ACTIVATION_NAMES } from './ops.js';
 import { ConfigReader, type Projection } from './reader.js';
-import { NO_CACHE, type RecurrentConfig } from './recurrent.js';
+import { NO_CACHE } from './recurrent.js';
+import type { RecurrentConfig } from './recurrentConfig.js';
 import { rotaryTables } from './rope.js';
 import { decoderTensors, isIgnoredTensor, LLAMA_NAMES, type TensorNames } from './tensors.js';
 

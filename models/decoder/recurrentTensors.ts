@@ -1,6 +1,6 @@
 /** The tensors of recurrent layers, whose modules hold several matrices each. */
 import type { ExpectedTensor, TensorPart } from '../model/tensors.js';
-import type { ConvConfig, DeltaConfig, MambaConfig, RecurrentConfig } from './recurrent.js';
+import type { ConvConfig, DeltaConfig, MambaConfig, RecurrentConfig } from './recurrentConfig.js';
 
 /** Modules of a gated DeltaNet's matrices below a layer, as the graph reads them. */
 export const DELTA_PARTS = {

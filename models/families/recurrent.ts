@@ -3,7 +3,7 @@ import { isGiven, isRecord, quote } from '../../system/json.js';
 import { QWEN_EXPERTS } from '../decoder/experts.js';
 import { decoderFamily } from '../decoder/family.js';
 import type { ConfigReader } from '../decoder/reader.js';
-import type { DeltaConfig, MambaConfig } from '../decoder/recurrent.js';
+import type { DeltaConfig, MambaConfig } from '../decoder/recurrentConfig.js';
 import { LLAMA_NAMES, type TensorNames } from '../decoder/tensors.js';
 import type { Json } from '../model/model.js';
 

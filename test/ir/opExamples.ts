@@ -2,18 +2,12 @@
 import type { Attributes } from '../../ir/ops/opDef.js';
 import { gumbel, uniform } from '../../ir/gumbel.js';
 import type { OpName } from '../../ir/ops/index.js';
+import type { Example } from './example.js';
 import { EXPERT_EXAMPLES } from './expertExamples.js';
 import { NARROW_EXAMPLES } from './narrowExamples.js';
 import { RECURRENT_EXAMPLES } from './recurrentExamples.js';
 
-export interface Example {
-  readonly op: OpName;
-  /** Types and elements of the operands; T is 2 and R is 3. */
-  readonly operands: readonly (readonly [string, readonly number[]])[];
-  readonly attributes?: Attributes;
-  readonly type: string;
-  readonly result: readonly number[];
-}
+export type { Example };
 const example = (
   op: OpName,
   operands: Example['operands'],

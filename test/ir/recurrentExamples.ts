@@ -1,5 +1,5 @@
 /** Examples of the ops of recurrent layers, computed by hand. */
-import type { Example } from './opExamples.js';
+import type { Example } from './example.js';
 
 const TOKENS = [
   ['f32[T, 1, 1]', [2, 3]],
