@@ -9,8 +9,11 @@
 import { BLOCKS, type BlockName } from './blocks.js';
 import { FORMATS, type FormatName } from './storage.js';
 
-/** Numbers of at most 8 bits; `e4m3` has NaN and no infinities (E4M3FN). */
-const CODE_TYPES = ['u2', 'u4', 'u8', 'i8', 'e4m3', 'e5m2'] as const;
+/**
+ * Numbers of at most 8 bits; `e4m3` has NaN and no infinities (E4M3FN). `e2m1` has 4 bits and neither, as MX formats
+ * have it: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives.
+ */
+const CODE_TYPES = ['u2', 'u4', 'u8', 'i8', 'e4m3', 'e5m2', 'e2m1'] as const;
 export type CodeType = (typeof CODE_TYPES)[number];
 
 interface CodeFacts {
@@ -29,6 +32,9 @@ function smallFloat(code: number, exponentBits: number): number {
   return code & 0x80 ? -magnitude : magnitude;
 }
 
+/** Magnitudes by the lowest three bits of a code. */
+const E2M1 = [0, 0.5, 1, 1.5, 2, 3, 4, 6];
+
 export const CODES: Readonly<Record<CodeType, CodeFacts>> = {
   u2: { bits: 2, isFloat: false, valueOf: (code) => code },
   u4: { bits: 4, isFloat: false, valueOf: (code) => code },
@@ -41,6 +47,7 @@ export const CODES: Readonly<Record<CodeType, CodeFacts>> = {
     valueOf: (code) =>
       (code & 0x7f) > 0x7c ? NaN : (code & 0x7f) === 0x7c ? (code & 0x80 ? -Infinity : Infinity) : smallFloat(code, 5),
   },
+  e2m1: { bits: 4, isFloat: true, valueOf: (code) => (code & 8 ? -1 : 1) * E2M1[code & 7]! },
 };
 
 /** A matrix of codes. Neighbours share a word, little endian. */
@@ -119,7 +126,7 @@ export const byteCodes = (type: 'u8' | 'i8' | 'e4m3' | 'e5m2'): CodeGrid => ({
 
 /** Codes in words of 32 bits, lowest bits first unless `places` says another order. */
 export const wordCodes = (
-  type: 'u2' | 'u4' | 'u8',
+  type: 'u2' | 'u4' | 'u8' | 'e2m1',
   along: CodeGrid['along'],
   isTransposed: boolean,
   places: readonly number[] = inOrder(32 / CODES[type].bits),

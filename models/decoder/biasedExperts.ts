@@ -29,7 +29,9 @@ export function biasedExpertTensors(
   const name = (at: number, matrix: Matrix): string =>
     `${layer}.${names.expert}.${at}.${names.matrices[matrix]}.weight`;
   const experts = Array.from({ length: count }, (_, at) => at);
-  const hasCodes = shapeOf(`${inner}_blocks`) !== undefined || shapeOf(`${outer}_blocks`) !== undefined;
+  const hasCodes = [inner, outer].some((tensor) =>
+    ['_blocks', '_scales'].some((part) => shapeOf(`${tensor}${part}`) !== undefined),
+  );
   if (!hasCodes && shapeOf(inner) === undefined && shapeOf(outer) === undefined)
     return [
       ...router,
@@ -59,7 +61,7 @@ export function biasedExpertTensors(
   ): ExpectedTensor => {
     const [, k, out] = shape;
     return hasCodes
-      ? { name: `${tensor}.weight`, shape: [count * out, k], role: 'matrix', parts: parts(...of) }
+      ? { name: `${tensor}.weight`, shape: [count, out, k], role: 'matrix', parts: parts(...of) }
       : { name: tensor, shape, role: 'matrix', parts: parts(...of) };
   };
   const columns = (each: 'gate' | 'up'): TensorPart => ({

@@ -183,7 +183,7 @@ function encodedPlaces(
   { name, shape, encoding, places, hasScalePerPart }: EncodedStored,
   parts: readonly TensorPart[] | undefined,
 ): readonly TensorLocation[] {
-  const [rows = 0] = shape;
+  const rows = shape.slice(0, -1).reduce((product, extent) => product * extent, 1);
   const whole = { kind: 'encoded', format: 'f32', encoding, rows, parts: places } as const;
   if (parts === undefined) return [{ ...whole, name, shape }];
   return parts.map((part, i): TensorLocation => {

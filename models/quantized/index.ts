@@ -16,9 +16,10 @@ import {
   QuantizedModule,
   type TensorProblem,
 } from './method.js';
+import { mxfp4 } from './mxfp4.js';
 import { awq, gptq } from './packed.js';
 
-export const METHODS: readonly QuantizationMethod[] = [gptq, awq, compressedTensors, fp8, modelopt];
+export const METHODS: readonly QuantizationMethod[] = [gptq, awq, compressedTensors, fp8, modelopt, mxfp4];
 
 const SUPPORTED = METHODS.map(({ names }) => names[0]).join(', ');
 
@@ -112,7 +113,7 @@ function isZero(tensor: StoredTensor | undefined): boolean {
 
 /** Finds the matrices that a model expects among the tensors of a quantized checkpoint. */
 export function quantizedTensors(
-  { matrixOf, activations }: Quantization,
+  { matrixOf, activations, hasStacks = false }: Quantization,
   stored: ReadonlyMap<string, StoredTensor>,
   expected: readonly ExpectedTensor[],
 ): QuantizedTensors {
@@ -121,9 +122,9 @@ export function quantizedTensors(
   const schemes = new Map<string, { matrices: number; elements: number }>();
   const names = new Set(expected.map(({ name }) => name));
   for (const { name, shape, role, parts } of expected) {
-    const [rows, k] = shape;
-    if (role !== 'matrix' || !name.endsWith(WEIGHT) || shape.length !== 2) continue;
-    const module = new QuantizedModule(name.slice(0, -WEIGHT.length), stored, [rows!, k!], parts?.length ?? 1);
+    const isRead = shape.length === 2 || (shape.length === 3 && hasStacks);
+    if (role !== 'matrix' || !name.endsWith(WEIGHT) || !isRead) continue;
+    const module = new QuantizedModule(name.slice(0, -WEIGHT.length), stored, shape, parts?.length ?? 1);
     const matrix = matrixOf(module);
     for (const read of module.read) found.delete(read);
     problems.push(...module.problems);
@@ -144,7 +145,7 @@ export function quantizedTensors(
     const tensor: EncodedStored = { name, dtype: 'F32', shape, encoding, places, hasScalePerPart };
     found.set(name, tensor);
     const { matrices, elements } = schemes.get(scheme) ?? { matrices: 0, elements: 0 };
-    schemes.set(scheme, { matrices: matrices + 1, elements: elements + rows! * k! });
+    schemes.set(scheme, { matrices: matrices + 1, elements: elements + module.rows * module.k });
   }
   const scales = new Map<string, FilePart>();
   for (const [name, tensor] of stored) {

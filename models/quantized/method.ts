@@ -25,6 +25,8 @@ export interface Quantization {
   readonly activations?: 'int8' | 'fp8';
   /** Columns that share a scale (−1: all of a row), where codes have 4 bits. */
   readonly group?: number;
+  /** Whether it reads matrices of all experts in one tensor. Default: false. */
+  readonly hasStacks?: boolean;
 }
 
 export interface QuantizationMethod {
@@ -53,9 +55,10 @@ const product = (shape: readonly number[]): number => shape.reduce((all, extent)
 
 /** The tensors of one module, as its method finds them. */
 export class QuantizedModule {
-  /** Of its matrix. */
+  /** Of its matrix; of all of them, where it has several: then `stacked` is their number. */
   readonly rows: number;
   readonly k: number;
+  readonly stacked: number;
   /** Projections in it. */
   readonly projections: number;
   /** Tensors that were read. */
@@ -67,31 +70,37 @@ export class QuantizedModule {
   constructor(
     name: string,
     found: ReadonlyMap<string, StoredTensor>,
-    [rows, k]: readonly [number, number],
+    shape: readonly number[],
     projections: number,
   ) {
     this.name = name;
     this.found = found;
-    this.rows = rows;
-    this.k = k;
+    this.stacked = shape.length === 2 ? 1 : at(shape, 0);
+    this.rows = product(shape.slice(0, -1));
+    this.k = at(shape, shape.length - 1);
     this.projections = projections;
+  }
+
+  /** A tensor of the module: below it, or, if its name begins with an underscore, beside. */
+  private nameOf(tensor: string): string {
+    return tensor.startsWith('_') ? `${this.name}${tensor}` : `${this.name}.${tensor}`;
   }
 
   /** Element type and shape of a tensor of the module; undefined if it has none of this name. */
   get(tensor: string): Pick<StoredTensor, 'dtype' | 'shape'> | undefined {
-    return this.found.get(`${this.name}.${tensor}`);
+    return this.found.get(this.nameOf(tensor));
   }
 
   /** Says what is wrong with a tensor. */
   refuse(tensor: string, text: string): undefined {
-    this.problems.push({ tensor: `${this.name}.${tensor}`, text });
-    this.read.add(`${this.name}.${tensor}`);
+    this.problems.push({ tensor: this.nameOf(tensor), text });
+    this.read.add(this.nameOf(tensor));
     return undefined;
   }
 
   /** Where a tensor of the module lies; undefined, with the problem reported, if it is missing or does not fit. */
   part(tensor: string, dtypes: readonly string[], ...shapes: readonly (readonly number[])[]): FilePart | undefined {
-    const entry = this.found.get(`${this.name}.${tensor}`);
+    const entry = this.found.get(this.nameOf(tensor));
     if (entry === undefined) return this.refuse(tensor, 'missing');
     if (!('file' in entry)) return this.refuse(tensor, 'lies in several files');
     if (!dtypes.includes(entry.dtype))
@@ -101,7 +110,7 @@ export class QuantizedModule {
         tensor,
         `shape [${entry.shape.slice(0, 8).join(', ')}], but its configuration requires [${at(shapes, 0).join(', ')}]`,
       );
-    this.read.add(`${this.name}.${tensor}`);
+    this.read.add(this.nameOf(tensor));
     const { file, offset, byteLength, name } = entry;
     return { file, offset, byteLength, tensor: name };
   }

@@ -217,7 +217,7 @@ extern "C" __global__ void __launch_bounds__(${CODES_THREADS}, 2)
 // Device code that decodes elements of encoded matrices (ir/encoding.ts) from the bytes of their files.
 
 /** Types of codes and of scales, by the number that a job gives them. */
-export const CODE_NUMBERS = { u2: 0, u4: 1, u8: 2, i8: 3, e4m3: 4, e5m2: 5 } as const;
+export const CODE_NUMBERS = { u2: 0, u4: 1, u8: 2, i8: 3, e4m3: 4, e5m2: 5, e2m1: 6 } as const;
 export const SCALE_NUMBERS = { f32: 0, f16: 1, bf16: 2, e8m0: 3 } as const;
 /** Blocks of ggml; 0: codes with scales. */
 export const BLOCK_NUMBERS = { q8_0: 1, q4_0: 2, q4_k: 3, q5_k: 4, q6_k: 5 } as const;
@@ -276,6 +276,11 @@ static __device__ __forceinline__ unsigned tw_code_at(const tw_grid &grid, const
 static __device__ __forceinline__ float tw_number_of(unsigned code, int type) {
   const unsigned sign = (code & 0x80u) << 24, magnitude = code & 0x7fu;
   if (type == 5) return tw_from_f16(code << 8);
+  if (type == 6) {
+    const unsigned own = code & 7u;
+    const unsigned bits = own < 2u ? own * 0x3f000000u : (own << 22) + 0x3f000000u;
+    return __uint_as_float((code & 8u) << 28 | bits);
+  }
   if (type != 4) return (float)(type == 3 ? (int)(signed char)code : (int)code);
   if (magnitude == 0x7fu) return __uint_as_float(sign | 0x7fc00000u);
   if (magnitude < 8u) return __uint_as_float(sign | __float_as_uint(tw_product((float)(int)magnitude, 0.001953125f)));

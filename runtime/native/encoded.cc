@@ -46,6 +46,15 @@ TW_CLONES void loadE5M2(const uint8_t *in, size_t count, float *out) {
   for (size_t i = 0; i < count; i++) out[i] = fromF16(static_cast<uint16_t>(in[i] << 8));
 }
 
+/** Sign, 2 bits of exponent with bias 1, one of the fraction. */
+TW_CLONES void loadE2M1(const uint8_t *in, size_t count, float *out) {
+  for (size_t i = 0; i < count; i++) {
+    const uint32_t sign = (uint32_t{in[i]} & 8u) << 28, magnitude = in[i] & 7u;
+    const uint32_t half = (magnitude & 1u) * 0x3f000000u;
+    out[i] = floatOf(sign | (magnitude < 2 ? half : (magnitude << 22) + (126u << 23)));
+  }
+}
+
 void loadBytes(CodeType type, const uint8_t *in, size_t count, float *out) {
   switch (type) {
     case CodeType::U2:
@@ -54,6 +63,7 @@ void loadBytes(CodeType type, const uint8_t *in, size_t count, float *out) {
     case CodeType::I8: return loadI8(in, count, out);
     case CodeType::E4M3: return loadE4M3(in, count, out);
     case CodeType::E5M2: return loadE5M2(in, count, out);
+    case CodeType::E2M1: return loadE2M1(in, count, out);
   }
 }
 

@@ -9,7 +9,7 @@
 
 namespace tw {
 
-enum class CodeType { U2, U4, U8, I8, E4M3, E5M2 };
+enum class CodeType { U2, U4, U8, I8, E4M3, E5M2, E2M1 };
 enum class ScaleType { F32, F16, BF16, E8M0 };
 
 /** A matrix of codes, several in a word. Strides count words. */

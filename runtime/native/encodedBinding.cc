@@ -40,7 +40,7 @@ const uint8_t *partAt(Encoded &matrix, const Fields &parts, const char *name, si
 }
 
 CodeType codeTypeOf(const Fields &grid) {
-  static const char *const NAMES[] = {"u2", "u4", "u8", "i8", "e4m3", "e5m2"};
+  static const char *const NAMES[] = {"u2", "u4", "u8", "i8", "e4m3", "e5m2", "e2m1"};
   const std::string name = grid.text("type");
   for (size_t i = 0; i < std::size(NAMES); i++)
     if (name == NAMES[i]) return static_cast<CodeType>(i);
@@ -60,7 +60,8 @@ CodeGrid codeGrid(Encoded &matrix, const Fields &fields, const Fields &parts, co
                   size_t columns) {
   CodeGrid grid;
   grid.type = codeTypeOf(fields);
-  grid.bits = grid.type == CodeType::U2 ? 2 : grid.type == CodeType::U4 ? 4 : 8;
+  const bool hasFourBits = grid.type == CodeType::U4 || grid.type == CodeType::E2M1;
+  grid.bits = grid.type == CodeType::U2 ? 2 : hasFourBits ? 4 : 8;
   grid.wordBytes = fields.extent("wordBytes");
   if (grid.wordBytes != 1 && grid.wordBytes != 4) fail(fields.path("wordBytes") + " must be 1 or 4");
   grid.inWord = 8 * grid.wordBytes / grid.bits;
@@ -135,7 +136,8 @@ void parseCodes(Encoded &matrix, const Fields &encoding, const Fields &parts) {
     matrix.hasZeros = true;
     matrix.zero = zero.small("added");
     matrix.zeros = codeGrid(matrix, zero.fields("codes"), parts, "zeros", rows, columns);
-    if (matrix.zeros.type == CodeType::E4M3 || matrix.zeros.type == CodeType::E5M2) fail("zero points are floats");
+    const CodeType type = matrix.zeros.type;
+    if (type == CodeType::E4M3 || type == CodeType::E5M2 || type == CodeType::E2M1) fail("zero points are floats");
   } else {
     fail(zero.path("kind") + " must be constant or stored, not " + kind);
   }

@@ -82,6 +82,7 @@ export const ENCODINGS: Readonly<Record<string, Encoding>> = {
   }),
   fp8Tensor: codes({ codes: byteCodes('e4m3'), scales: grid('f32', 1 << 20, 1 << 20, false), zero: NONE }),
   fp8Blocks: codes({ codes: byteCodes('e4m3'), scales: grid('f32', 16, 48, false), zero: NONE }),
+  mxfp4: codes({ codes: wordCodes('e2m1', 'row', false), scales: grid('e8m0', 1, 32, false), zero: NONE }),
   fp8Powers: codes({ codes: byteCodes('e5m2'), scales: grid('e8m0', 1, 32, false), zero: NONE }),
   ...(Object.fromEntries(BLOCK_NAMES.map((block) => [block, { kind: 'blocks', block }])) as Readonly<
     Record<BlockName, Encoding>
