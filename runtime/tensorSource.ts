@@ -106,6 +106,17 @@ export function fileSpan(source: FileSource): {
 export const encodedRow = ({ view }: Pick<EncodedSource, 'view'>, row: number): number =>
   view === undefined ? row : view.first + Math.floor(row / view.rows) * view.stride + (row % view.rows);
 
+/** Rows of the tensor that lie in equal steps in its matrix: so many at a time, and the step. */
+export const encodedRuns = (
+  { view }: Pick<EncodedSource, 'view'>,
+  rows: number,
+): { readonly block: number; readonly step: number } =>
+  view === undefined
+    ? { block: rows, step: 1 }
+    : view.rows === 1
+      ? { block: rows, step: view.stride }
+      : { block: view.rows, step: 1 };
+
 /** Where files hold a tensor: bytes from the first to the last, of which `own` are the tensor's. */
 export interface FileRange {
   readonly file: string;

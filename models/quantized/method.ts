@@ -67,12 +67,7 @@ export class QuantizedModule {
   private readonly name: string;
   private readonly found: ReadonlyMap<string, StoredTensor>;
 
-  constructor(
-    name: string,
-    found: ReadonlyMap<string, StoredTensor>,
-    shape: readonly number[],
-    projections: number,
-  ) {
+  constructor(name: string, found: ReadonlyMap<string, StoredTensor>, shape: readonly number[], projections: number) {
     this.name = name;
     this.found = found;
     this.stacked = shape.length === 2 ? 1 : at(shape, 0);

@@ -6,6 +6,7 @@ import { roundUp } from '../../ir/types.js';
 import {
   type EncodedPart,
   encodedRow,
+  encodedRuns,
   type EncodedSource,
   fileRow,
   lineSpan,
@@ -138,7 +139,7 @@ export function encodedStaging(source: EncodedSource): EncodedStaging {
 }
 
 /** Words of tw_grid, for a grid [rows, columns] whose first word would be at `origin`. */
-function gridWords(grid: CodeGrid, rows: number, columns: number, origin: number): readonly number[] {
+function gridWords(grid: CodeGrid, rows: number, columns: number, origin: number, rowStep = 1): readonly number[] {
   const { bits } = CODES[grid.type];
   const [down, across] = grid.along === 'column' ? [grid.places.length, 1] : [1, grid.places.length];
   const [wordRows, wordColumns] = [Math.ceil(rows / down), Math.ceil(columns / across)];
@@ -153,7 +154,7 @@ function gridWords(grid: CodeGrid, rows: number, columns: number, origin: number
     grid.along === 'row' ? 1 : 0,
     grid.isTransposed ? 1 : wordColumns,
     grid.isTransposed ? wordRows : 1,
-    0,
+    rowStep,
     ...new Int32Array(shifts.buffer),
   ];
 }
@@ -176,17 +177,18 @@ export function encodedJob(
   const ints = new Int32Array(bytes.buffer);
   const origin = (name: PartName): number => staged.find((part) => part.name === name)!.origin;
   ints[8] = ENCODED_KIND;
+  const { step } = encodedRuns(source, source.shape[0]!);
   const end = [row, READ_NUMBERS[reads?.kind ?? 'values'], reads?.kind === 'scales' ? reads.group : 1, 0];
   let own: readonly number[];
   if (encoding.kind === 'blocks') {
     const { elements, bytes: blockBytes } = BLOCKS[encoding.block];
-    const grid = [...long(origin('blocks')), 0, 0, 0, 0, 0, (k / elements) * blockBytes, ...NO_GRID.slice(8)];
+    const grid = [...long(origin('blocks')), 0, 0, 0, 0, 0, (k / elements) * blockBytes, 0, step, ...NO_GRID.slice(10)];
     own = [...grid, ...NO_GRID, 0, 0, 0, 1, 1, 0, 0, 0, 0, BLOCK_NUMBERS[encoding.block], ...end];
   } else {
     const { codes, scales, zero } = encoding;
     const [down, across] = [Math.ceil(rows / scales.blockRows), Math.ceil(k / scales.blockColumns)];
     own = [
-      ...gridWords(codes, rows, k, origin('codes')),
+      ...gridWords(codes, rows, k, origin('codes'), step),
       ...(zero.kind === 'stored' ? gridWords(zero.codes, down, across, origin('zeros')) : NO_GRID),
       ...long(origin('scales')),
       SCALE_NUMBERS[scales.type],
@@ -260,16 +262,17 @@ export function stretchesOf(tensor: TensorSource, rows: number, k: number): read
     }
     case 'encoded': {
       const rowBytes = bytes(1, k);
-      const block = tensor.view?.rows ?? rows;
+      const { block, step } = encodedRuns(tensor, rows);
+      const view = { column: 0, columns: k, rowStride: step * k, columnStride: 1 };
       return Array.from({ length: Math.ceil(rows / block) }, (_, i) => ({
         lines: Math.min(block, rows - i * block),
         stored: {
           file: tensor,
           offset: encodedRow(tensor, i * block) * rowBytes,
-          stepBytes: rowBytes,
+          stepBytes: step * rowBytes,
           lineBytes: rowBytes,
         },
-        range: (first, count) => ({ firstRow: i * block + first, rows: count }),
+        range: (first, count) => ({ firstRow: i * block + first, rows: count, ...(step === 1 ? {} : { view }) }),
       }));
     }
     case 'assembled':

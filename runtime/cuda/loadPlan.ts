@@ -8,7 +8,7 @@ import { packedDepth, rowMaps } from '../../ir/packing.js';
 import { FORMATS, isCodeFormat } from '../../ir/storage.js';
 import { roundUp } from '../../ir/types.js';
 import { defined } from '../../system/defined.js';
-import { type EncodedPart, encodedRow, type EncodedSource, type TensorSource } from '../tensorSource.js';
+import { type EncodedPart, encodedRow, encodedRuns, type EncodedSource, type TensorSource } from '../tensorSource.js';
 import type { PackedWeight, WeightPlan } from '../weightPlan.js';
 import { encodedJob, encodedStaging, isDecodable, stagedBytesOf, type StagedPart, stretchesOf } from './encodedJob.js';
 import {
@@ -207,15 +207,16 @@ class StepBuilder {
   /** Rows of an encoded matrix as its files have them. */
   private addEncoded(tensor: EncodedSource, { name, rows, uses }: TensorReading): void {
     const { isWhole, of } = encodedStaging(tensor);
-    const block = tensor.view?.rows ?? rows;
+    const { block, step } = encodedRuns(tensor, rows);
+    const span = (count: number): number => (count - 1) * step + 1;
     let staged = isWhole ? this.stage(of(0, tensor.rows), name, uses.length) : undefined;
     for (let begin = 0; begin < rows; begin += block) {
       const lines = Math.min(block, rows - begin);
       for (let first = 0, count = lines; first < lines; first += count, count = lines - first) {
-        const row = encodedRow(tensor, begin) + first;
+        const row = encodedRow(tensor, begin) + first * step;
         if (!isWhole) {
-          count = this.fitting(count, (n) => stagedBytesOf(of(row, n)));
-          staged = this.stage(of(row, count), name, uses.length);
+          count = this.fitting(count, (n) => stagedBytesOf(of(row, span(n))));
+          staged = this.stage(of(row, span(count)), name, uses.length);
         }
         const range = { firstRow: begin + first, rows: count };
         const { parts, ...place } = staged!;

@@ -236,7 +236,7 @@ struct tw_grid {
   int isAlongRow;              // neighbours of a word lie in a row, or in a column
   int rowStride;
   int columnStride;
-  int unused;
+  int rowStep;                 // of codes: rows from one of a range to the next
   unsigned char shifts[32];    // bits below each of the neighbours
 };
 
@@ -356,7 +356,7 @@ static __device__ __forceinline__ float tw_block_value(tw_encoded *matrix, const
 /** What is read of element (row, column) of a range. */
 static __device__ __forceinline__ float tw_decoded(tw_encoded *matrix, const void *staged, int row, int column) {
   const char *source = (const char *)staged;
-  row += matrix->row;
+  row = row * matrix->codes.rowStep + matrix->row;
   if (matrix->block != 0) return tw_block_value(matrix, source, row, column);
   const float code =
       matrix->reads < 2 ? tw_number_of(tw_code_at(matrix->codes, source, row, column), matrix->codes.type) : 0.0f;
@@ -371,7 +371,8 @@ static __device__ __forceinline__ float tw_decoded(tw_encoded *matrix, const voi
 static __device__ __forceinline__ unsigned tw_scale_word(tw_encoded *matrix, const void *staged, int row, int group) {
   float scale;
   int zero;
-  tw_affine(matrix, (const char *)staged, row + matrix->row, group * matrix->group, &scale, &zero);
+  const int own = row * matrix->codes.rowStep + matrix->row;
+  tw_affine(matrix, (const char *)staged, own, group * matrix->group, &scale, &zero);
   const unsigned bits = __float_as_uint(scale);
   if ((bits & 255u) != 0 || (unsigned)zero > 15u) matrix->isDamaged = 1;
   return bits | (unsigned)zero;

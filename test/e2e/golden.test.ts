@@ -124,14 +124,13 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
   // Experts: routers whose shares add up to 1 or do not, a shared expert, a layer without experts. A copy has all
   // experts of a layer in one tensor.
   const renamed = (name: string): string => name.replace('.block_sparse_moe.', '.mlp.');
-  test.each(casesHere<string>(['olmoe', 'granite-moe', 'glm4-moe', 'minimax-m2', 'gpt-oss', 'deepseek-v3']))(
-    `are reached for families/%s on ${questions} questions of HellaSwag`,
-    async (family) => {
-      const model = `families/${family}`;
-      const { samplesPath } = await score(model, 'hellaswag', 'hellaswag_val.jsonl.gz', questions, 'tree');
-      compare(samplesPath, `${model}.jsonl`, questions);
-    },
-  );
+  test.each(
+    casesHere<string>(['olmoe', 'granite-moe', 'glm4-moe', 'minimax-m2', 'gpt-oss', 'gpt-oss-mxfp4', 'deepseek-v3']),
+  )(`are reached for families/%s on ${questions} questions of HellaSwag`, async (family) => {
+    const model = `families/${family}`;
+    const { samplesPath } = await score(model, 'hellaswag', 'hellaswag_val.jsonl.gz', questions, 'tree');
+    compare(samplesPath, `${model}.jsonl`, questions);
+  });
 
   const EXPERTS = [
     ['mixtral', { isTurned: false, rename: renamed }],

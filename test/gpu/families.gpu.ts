@@ -63,6 +63,7 @@ const YARDSTICKS: Readonly<Record<Checkpoint, readonly [error: number, agreement
   'glm4-moe': [0.42, 0.988],
   'minimax-m2': [0.4, 0.988],
   'gpt-oss': [0.17, 0.988],
+  'gpt-oss-mxfp4': [0.17, 0.988],
   'deepseek-v2': [0.21, 0.988],
   'deepseek-v3': [0.57, 0.984],
   'qwen3.5': [0.36, 0.988],

@@ -52,6 +52,20 @@ describe('encoded weights', () => {
     }
   });
 
+  it('mxfp4: every byte is two numbers, that of its lower half first', async () => {
+    const numbers = [0, 0.5, 1, 1.5, 2, 3, 4, 6, -0, -0.5, -1, -1.5, -2, -3, -4, -6];
+    const bytes = Uint8Array.from({ length: 256 }, (_, byte) => byte);
+    // A scale for each row of 16 bytes, from 2^-127 on.
+    const scales = Uint8Array.from({ length: 16 }, (_, row) => 8 * row);
+    const { source, values } = sample(ENCODINGS['mxfp4']!, 16, 32, () => ({ codes: bytes, scales }));
+    const wanted = Float32Array.from(
+      [...bytes].flatMap((byte) => [numbers[byte & 15]!, numbers[byte >> 4]!]),
+      (number, i) => number * 2 ** (8 * Math.floor(i / 32) - 127),
+    );
+    expect(await load(source)).toEqual(wanted);
+    expect(Float32Array.from(values())).toEqual(wanted);
+  });
+
   it.each(['packed', 'fp8Blocks', 'awq', 'int8Zeros'])(
     '%s has rows that are no whole words or blocks',
     async (name) => {

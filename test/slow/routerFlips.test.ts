@@ -4,7 +4,7 @@
  * order of its sums, is less by far than bf16. `npm run test:slow -- routerFlips` prints the counts. Needs the data
  * folder beside the repository.
  */
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { benchData } from '../../bench/inputs.js';
@@ -21,6 +21,7 @@ import type { Numerics } from '../../passes/numerics.js';
 import { lower, optimize } from '../../passes/runPasses.js';
 import { ROOT } from '../e2e/support.js';
 import { EXPERT_CHECKPOINTS } from '../support/familyCheckpoints.js';
+import { loadAll } from '../support/loadTensors.js';
 
 const SHARED = join(ROOT, '..', 'shared');
 const FAMILIES = join(SHARED, 'checkpoints', 'families');
@@ -31,13 +32,6 @@ const TARGETS: readonly (readonly [name: string, numerics: Numerics, most: numbe
   ['bf16 of a CPU', numericsOf('amx'), 0.05],
   ['bf16 of a GPU', cuda.compiler.numerics(cudaDevice(TYPICAL_FACTS.sm_90a, 'bf16')), 0.05],
 ];
-
-const F32 = new Float32Array(1);
-const U32 = new Uint32Array(F32.buffer);
-function bf16(bits: number): number {
-  U32[0] = bits << 16;
-  return F32[0]!;
-}
 
 const treeOf = (question: TokenizedQuestion): Tree =>
   buildTree(
@@ -75,15 +69,7 @@ describe.skipIf(!existsSync(FAMILIES))('experts that rounding changes', () => {
     const formats = new Map([...places].map(([name, { format }]) => [name, format]));
     const graph = model.graph({ mask: 'tree', dtypeOf: (name) => formats.get(name)! });
     const weights = new Map<string, Float64Array>();
-    for (const [name, place] of places) {
-      if (place.kind !== 'file') throw new Error(`${name} is not in one place`);
-      const bytes = Uint8Array.from(readFileSync(place.file).subarray(place.offset, place.offset + place.byteLength));
-      const words = place.format === 'f32' ? new Float32Array(bytes.buffer) : new Uint16Array(bytes.buffer);
-      weights.set(
-        name,
-        Float64Array.from(words, (x) => (place.format === 'f32' ? x : bf16(x))),
-      );
-    }
+    for (const [name, values] of await loadAll({ tensors: places })) weights.set(name, Float64Array.from(values));
     const { questions } = await benchData(join(SHARED, 'data', 'hellaswag_val.jsonl.gz'), folder, QUESTIONS);
     const trees = questions.map(treeOf);
     const wanted = trees.map((tree) => {

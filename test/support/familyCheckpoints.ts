@@ -10,6 +10,7 @@ export const EXPERT_CHECKPOINTS = [
   'glm4-moe',
   'minimax-m2',
   'gpt-oss',
+  'gpt-oss-mxfp4',
   'deepseek-v2',
   'deepseek-v3',
 ] as const;

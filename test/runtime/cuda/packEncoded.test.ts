@@ -14,6 +14,8 @@ import { buildPackShim, PACK_PTX } from './packShim.js';
 
 const [ROWS, K] = [96, 512];
 const VIEW = { first: 5, rows: 9, stride: 31 } as const;
+/** Rows in turns with others'. */
+const TURNS = { first: 5, rows: 1, stride: 3 } as const;
 const NAMES = Object.keys(ENCODINGS);
 
 describeFake('encoded matrices on the fake driver', (fake) => {
@@ -74,9 +76,10 @@ describeFake('encoded matrices on the fake driver', (fake) => {
     expect(times.copiedBytes).toBe(partsOf(source) - 4 * K);
   });
 
-  it.each(NAMES)('%s: blocks of rows, in small buffers', async (name) => {
-    const { source, values } = sampleSource(folder, `${name}_part`, ENCODINGS[name]!, ROWS, K, 4);
-    const part: EncodedSource = { ...source, shape: [27, K], view: VIEW };
+  const views = NAMES.flatMap((name) => [VIEW, TURNS].map((view) => [name, view] as const));
+  it.each(views)('%s: blocks of rows, in small buffers, $rows', async (name, view) => {
+    const { source, values } = sampleSource(folder, `${name}_part${view.rows}`, ENCODINGS[name]!, ROWS, K, 4);
+    const part: EncodedSource = { ...source, shape: [27, K], view };
     const all = values();
     const wanted = Float32Array.from(
       { length: 27 * K },
@@ -91,6 +94,11 @@ describeFake('encoded matrices on the fake driver', (fake) => {
       expect(Buffer.from(got.buffer).equals(Buffer.from(wanted.buffer)), `${staging}`).toBe(true);
     }
     expect(made.has(true)).toBe(true);
+    // Rows in equal steps are one launch, wherever they are decoded.
+    for (const isOnHost of [false, true]) {
+      const { steps } = planLoading(weightPlan, undefined, () => isOnHost);
+      expect(steps.flatMap(({ layings }) => layings)).toHaveLength(view === TURNS ? 1 : 3);
+    }
   });
 
   it.each([
