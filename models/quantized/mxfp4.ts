@@ -2,7 +2,7 @@
 import { wordCodes } from '../../ir/encoding.js';
 import { type QuantizationMethod, type QuantizedMatrix, type QuantizedModule } from './method.js';
 
-// MXFP4 (the OCP's microscaling formats, version 1.0): a block of 32 neighbours in a row has E2M1 codes and one scale, a
+// MXFP4, one of the OCP's microscaling formats (version 1.0): 32 neighbours in a row have E2M1 codes and one scale, a
 // power of two. `…_blocks` u8 [experts, rows, k / 32, 16] has two codes a byte, the first in its lower half, and
 // `…_scales` u8 [experts, rows, k / 32] exponents of E8M0. Modules without such tensors are stored as floats.
 
