@@ -125,11 +125,22 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
   // experts of a layer in one tensor.
   const renamed = (name: string): string => name.replace('.block_sparse_moe.', '.mlp.');
   test.each(
-    casesHere<string>(['olmoe', 'granite-moe', 'glm4-moe', 'minimax-m2', 'gpt-oss', 'gpt-oss-mxfp4', 'deepseek-v3']),
-  )(`are reached for families/%s on ${questions} questions of HellaSwag`, async (family) => {
+    casesHere<string>([
+      'olmoe',
+      'granite-moe',
+      'glm4-moe',
+      'minimax-m2',
+      'gpt-oss',
+      'gpt-oss-mxfp4',
+      'deepseek-v2',
+      'deepseek-v3',
+    ]),
+  )(`are reached for families/%s on ${questions} questions of HellaSwag, or all before a tie`, async (family) => {
     const model = `families/${family}`;
-    const { samplesPath } = await score(model, 'hellaswag', 'hellaswag_val.jsonl.gz', questions, 'tree');
-    compare(samplesPath, `${model}.jsonl`, questions);
+    // Two experts are 5e-8 apart at a token of the question that follows (docs/families.md).
+    const count = family === 'deepseek-v2' ? Math.min(questions, 213) : questions;
+    const { samplesPath } = await score(model, 'hellaswag', 'hellaswag_val.jsonl.gz', count, 'tree');
+    compare(samplesPath, `${model}.jsonl`, count);
   });
 
   const EXPERTS = [

@@ -78,6 +78,72 @@ describe('recognizeAttention', () => {
     checkUnchanged(edit(sinks, ['add(%sum, %sink_exp)', 'mul(%sum, %sink_exp)']), recognizeAttention);
   });
 
+  it('recognizes a tail of heads, whose keys all heads share', () => {
+    const tailed = edit(
+      ATTENTION,
+      ['%bias: f32[T, T])', '%q_tail: f32[T, 2, 3], %k_tail: f32[T, 1, 3], %bias: f32[T, T])'],
+      ['mul(%dot, %half)', `mul(%both, %half)`],
+      [
+        '    %half =',
+        `    %q_turned = transpose(%q_tail) {order = [1, 0, 2]} : f32[2, T, 3]
+    %one = transpose(%k_tail) {order = [1, 0, 2]} : f32[1, T, 3]
+    %k_turned = repeat(%one) {times = 2} : f32[2, T, 3]
+    %k_tail_transposed = transpose(%k_turned) {order = [0, 2, 1]} : f32[2, 3, T]
+    %dot_of_tails = matmul(%q_turned, %k_tail_transposed) : f32[2, T, T]
+    %both = add(%dot, %dot_of_tails) : f32[2, T, T]
+    %half =`,
+      ],
+    );
+    for (const text of [tailed, edit(tailed, ['add(%dot, %dot_of_tails)', 'add(%dot_of_tails, %dot)'])]) {
+      const result = recognize(parse(text));
+      const node = result.nodes.find(({ op }) => op === 'attention');
+      expect(node?.attributes).toEqual({ scale: 0.5, mask: 'bias', tailed: true });
+      expect(node?.inputs.map(({ name }) => name)).toEqual(['q', 'k', 'v', 'q_tail', 'k_tail', 'bias']);
+      sameMeaning(parse(text), result);
+    }
+    // Tails whose heads have keys of their own, and a difference.
+    const own = edit(
+      tailed,
+      ['%k_tail: f32[T, 1, 3]', '%k_tail: f32[T, 2, 3]'],
+      ['    %one = transpose(%k_tail) {order = [1, 0, 2]} : f32[1, T, 3]\n', ''],
+      ['repeat(%one) {times = 2}', 'transpose(%k_tail) {order = [1, 0, 2]}'],
+    );
+    checkUnchanged(own, recognizeAttention);
+    checkUnchanged(edit(tailed, ['add(%dot, %dot_of_tails)', 'sub(%dot, %dot_of_tails)']), recognizeAttention);
+  });
+
+  it('recognizes slopes of heads, times a distance of positions', () => {
+    const sloped = edit(
+      ATTENTION,
+      ['%bias: f32[T, T])', '%distance: i32[T, T], %bias: f32[T, T])'],
+      ['add(%scaled, %bias)', 'add(%falling, %bias)'],
+      [
+        '    %scores =',
+        `    %slopes = vector() {label = "alibi_slopes", values = [0.25, 0.0625]} : f32[2]
+    %by_head = reshape(%slopes) {shape = [2, 1, 1]} : f32[2, 1, 1]
+    %far = cast(%distance) {dtype = "f32"} : f32[T, T]
+    %alibi = mul(%by_head, %far) : f32[2, T, T]
+    %falling = add(%scaled, %alibi) : f32[2, T, T]
+    %scores =`,
+      ],
+    );
+    const result = recognize(parse(sloped));
+    const node = result.nodes.find(({ op }) => op === 'attention');
+    expect(node?.attributes).toEqual({ scale: 0.5, mask: 'bias', sloped: true });
+    expect(node?.inputs.map(({ name }) => name)).toEqual(['q', 'k', 'v', 'bias', 'slopes', 'distance']);
+    sameMeaning(parse(sloped), result);
+    // Neither a product of both, nor a whole number of positions.
+    checkUnchanged(edit(sloped, ['mul(%by_head, %far)', 'add(%by_head, %far)']), recognizeAttention);
+    checkUnchanged(
+      edit(
+        sloped,
+        ['%distance: i32[T, T]', '%distance: f32[T, T]'],
+        ['cast(%distance) {dtype = "f32"}', 'neg(%distance)'],
+      ),
+      recognizeAttention,
+    );
+  });
+
   it('recognizes a soft cap of the scores', () => {
     const capped = edit(ATTENTION, [
       '    %scores = add(%scaled, %bias)',

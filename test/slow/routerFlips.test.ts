@@ -19,6 +19,7 @@ import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
 import type { Numerics } from '../../passes/numerics.js';
 import { lower, optimize } from '../../passes/runPasses.js';
+import { defined } from '../../system/defined.js';
 import { ROOT } from '../e2e/support.js';
 import { EXPERT_CHECKPOINTS } from '../support/familyCheckpoints.js';
 import { loadAll } from '../support/loadTensors.js';
@@ -51,15 +52,18 @@ interface Choice {
   readonly mask: Float64Array;
   readonly scores: Float64Array;
   readonly experts: number;
+  /** Of their groups, where only some of them are kept. */
+  readonly groups?: Choice;
 }
 
-/** Probability by which the last expert that is chosen leads the first one that is not. */
-function gapOf({ mask, scores, experts }: Choice, row: number): number {
+/** Score by which the last expert that is chosen leads the first one that is not, or the last group does if by less. */
+function gapOf({ mask, scores, experts, groups }: Choice, row: number): number {
   const at = (isChosen: boolean): number[] =>
     Array.from({ length: experts }, (_, i) => row * experts + i)
       .filter((i) => (mask[i] !== 0) === isChosen)
       .map((i) => scores[i]!);
-  return Math.min(...at(true)) - Math.max(...at(false));
+  const gap = Math.min(...at(true)) - Math.max(...at(false));
+  return groups === undefined ? gap : Math.min(gap, gapOf(groups, row));
 }
 
 describe.skipIf(!existsSync(FAMILIES))('experts that rounding changes', () => {
@@ -74,15 +78,22 @@ describe.skipIf(!existsSync(FAMILIES))('experts that rounding changes', () => {
     const trees = questions.map(treeOf);
     const wanted = trees.map((tree) => {
       const choices: Choice[] = [];
-      const probabilities = new Map<Value, Float64Array>();
+      const values = new Map<Value, Float64Array>();
+      let groups: Choice | undefined;
       const params = paramsOf(tree);
       interpretGraph(graph, {
         ...{ sizes: { T: tree.tokens.length, R: tree.row.length }, weights, params },
         trace: ({ op, inputs, result }, { data, shape }) => {
-          if (op === 'div') probabilities.set(result, data);
+          values.set(result, data);
           if (op !== 'top_mask') return;
-          choices.push({ mask: data, scores: probabilities.get(inputs[0]!)!, experts: shape.at(-1)! });
-          probabilities.clear();
+          const scores = values.get(inputs[0]!)!;
+          const own = { mask: data, scores, experts: shape.at(-1)! };
+          // Groups of experts are chosen before the experts of those that are kept.
+          if (result.name.startsWith('is_kept')) groups = own;
+          if (!result.name.startsWith('is_chosen')) return;
+          choices.push({ ...own, ...defined({ groups }) });
+          groups = undefined;
+          values.clear();
         },
       });
       return choices;
