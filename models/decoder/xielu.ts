@@ -7,7 +7,7 @@ type Learned = (typeof XIELU)[number]['name'];
 /** What a layer has learned of its xIELU, f32[1] each. */
 export type LearnedActivation = Readonly<Record<Learned, Value>>;
 
-/** The numbers of a layer's xIELU: whether they are stored as vectors of one, and values that a new layer begins with. */
+/** The numbers of a layer's xIELU: whether they are vectors of one, and values that a new layer begins with. */
 export const XIELU = [
   { name: 'alpha_p', isVector: true, begin: Math.log(Math.expm1(0.8)) },
   { name: 'alpha_n', isVector: true, begin: Math.log(Math.expm1(0.3)) },
@@ -16,7 +16,8 @@ export const XIELU = [
 ] as const;
 
 /**
- * xIELU (arXiv:2411.13010): β·x + softplus(α_p)·x² where x > 0, else β·x + (β + softplus(α_n))·(exp(min(x, ε)) − 1 − x).
+ * xIELU (arXiv:2411.13010): β·x + softplus(α_p)·x² where x > 0, else
+ * β·x + (β + softplus(α_n))·(exp(min(x, ε)) − 1 − x).
  * Softplus is max(α, 0) + ln(1 + exp(−|α|)).
  */
 export function xielu(b: GraphBuilder, x: Value, learned: LearnedActivation): Value {
