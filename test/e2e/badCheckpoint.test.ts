@@ -160,8 +160,8 @@ const CASES: readonly Case[] = [
   },
   {
     name: 'an unsupported architecture',
-    make: () => writeCheckpoint({ config: { architectures: ['GPT2LMHeadModel'], model_type: 'gpt2' } }),
-    error: ['config.json', 'architecture "GPT2LMHeadModel" is not supported'],
+    make: () => writeCheckpoint({ config: { architectures: ['GPTJForCausalLM'], model_type: 'gptj' } }),
+    error: ['config.json', 'architecture "GPTJForCausalLM" is not supported'],
     hint: /supported model/,
   },
   {

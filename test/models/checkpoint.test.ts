@@ -170,8 +170,8 @@ describe('openCheckpoint', () => {
   });
 
   it('names the architecture before it mentions weights', () => {
-    const dir = folder(new Map(), { model_type: 'gpt2', architectures: ['GPT2LMHeadModel'] });
-    expect(refusal(dir)).toContain('architecture "GPT2LMHeadModel" is not supported');
+    const dir = folder(new Map(), { model_type: 'gptj', architectures: ['GPTJForCausalLM'] });
+    expect(refusal(dir)).toContain('architecture "GPTJForCausalLM" is not supported');
   });
 
   it('names element types that weights cannot have', () => {

@@ -319,12 +319,6 @@ describe('graphs that no kernel computes', () => {
     ).toMatchInlineSnapshot(`"%z: reading [T, 2, 1] in the domain [T, 2, 2] is not supported"`);
     expect(
       refused(
-        '%q: f32[T, 2, 4], %v: f32[T, 2, 2], %end: i32[T]',
-        `%y = attention(%q, %q, %v, %end) {mask = "column", scale = 1} : f32[T, 2, 2] at "layers.0"\n return %y`,
-      ),
-    ).toMatchInlineSnapshot(`"layers.0.mix: attention needs values as wide as its keys: 4, not 2"`);
-    expect(
-      refused(
         `${x}, %tokens: i32[T], %row: i32[R]`,
         '%a = gather_rows(%x, %tokens) : f32[T, 4]\n %b = gather_rows(%a, %row) : f32[R, 4]\n %y = ' +
           'neg(%b) : f32[R, 4]\n return %y',

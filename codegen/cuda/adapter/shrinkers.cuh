@@ -246,8 +246,8 @@ template <int k, ShrinkersConfig config, int tile_m, int rank, class T, class St
   }
 
   /*
-   * Adds up two numbers, if `is_asked`, of row `local` from column `column` on: of each first of `lanes` lanes, which ask
-   * for the same numbers. Returns `none`, or a piece that is missing.
+   * Adds up two numbers, if `is_asked`, of row `local` from column `column` on: of each first of `lanes` lanes, which
+   * ask for the same numbers. Returns `none`, or a piece that is missing.
    */
   TW_DEVICE int add_up(int local, int column, bool is_asked, float2 &sum) {
     constexpr int count = of_lane * Parts::of_range;

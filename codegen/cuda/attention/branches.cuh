@@ -17,6 +17,7 @@
  * Grid: kv_heads blocks for `queries` queries.
  */
 #pragma once
+#include "attention/chunks.cuh"
 #include "attention/tileQueries.cuh"
 
 namespace tw {

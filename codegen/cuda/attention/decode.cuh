@@ -21,6 +21,7 @@
  * Grid: kv_heads clusters for `queries` queries.
  */
 #pragma once
+#include "attention/chunks.cuh"
 #include "attention/decodeTeam.cuh"
 
 namespace tw {

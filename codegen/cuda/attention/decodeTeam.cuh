@@ -1,5 +1,6 @@
 /* A team of four warps that takes a chunk of a path: its shared memory, and the steps from scores to results. */
 #pragma once
+#include "attention/chunks.cuh"
 #include "attention/decodeRun.cuh"
 #include "lib/barrier.cuh"
 #include "lib/cluster.cuh"

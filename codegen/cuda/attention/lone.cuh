@@ -9,7 +9,7 @@
  * Grid: kv_heads blocks for each query.
  */
 #pragma once
-#include "attention/path.cuh"
+#include "attention/chunks.cuh"
 
 namespace tw {
 

@@ -14,6 +14,7 @@
  * Grid: kv_heads blocks for `queries` queries.
  */
 #pragma once
+#include "attention/chunks.cuh"
 #include "attention/lone.cuh"
 
 namespace tw {

@@ -1,8 +1,8 @@
 /*
  * The choice of experts: of each row's logits the `chosen` largest, of equal ones the lower expert first, and their
  * weights: softmax over the chosen (normalized) or over all experts. A warp a row; lane l has experts l, l + 32, ….
- * Where scores are compared, they are a softmax or sigmoids; the largest scores plus bias are chosen, in the groups that
- * are kept, and weights are scores.
+ * Where scores are compared, they are a softmax or sigmoids; the largest scores plus bias are chosen, in the groups
+ * that are kept, and weights are scores.
  */
 #pragma once
 #include "lib/elements.cuh"
@@ -27,7 +27,8 @@ struct RouteConfig {
   TW_CONSTEXPR int per_lane() const { return (count + 31) / 32; }
   TW_CONSTEXPR bool is_legal() const {
     return threads % 32 == 0 && chosen > 0 && chosen <= count && per_lane() <= 32 && logits_stride >= count &&
-           (groups == 0 || (compared && groups <= 32 && count % groups == 0 && chosen <= kept_groups * (count / groups)));
+           (groups == 0 ||
+               (compared && groups <= 32 && count % groups == 0 && chosen <= kept_groups * (count / groups)));
   }
 };
 

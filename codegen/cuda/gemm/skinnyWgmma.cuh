@@ -178,8 +178,8 @@ template <SkinnyWgmmaConfig config> TW_DEVICE int skinny_wgmma_shrinker(int help
 }
 
 /*
- * What helper number `helper` of a block does: shrinks what its rows' adapters have, with `blocks` blocks of which it is
- * number `place`; meanwhile the row's values.
+ * What helper number `helper` of a block does: shrinks what its rows' adapters have, with `blocks` blocks of which it
+ * is number `place`; meanwhile the row's values.
  */
 template <SkinnyWgmmaConfig config, int blocks, class T, class Prologue>
 TW_DEVICE void skinny_wgmma_help(const Prologue &prologue, const AdapterTile<T> &second, const FewSlots &slots,
@@ -214,10 +214,10 @@ TW_DEVICE void skinny_wgmma_help(const Prologue &prologue, const AdapterTile<T> 
       auto &tile = prologue.state.tiles[row0 / config.tile_m];
       const unsigned launch = look(&tile.launches.is) + 1;
       const ShrinkGroups &groups = *(const ShrinkGroups *)(shared + config.groups_at());
-      Shrinkers<config.k, shrinkers, config.tile_m, config.adapter.rank, T, Prologue> own{ prologue, groups, slots, tile,
-        row0, launch, SHRINKERS_PATIENCE };
-      own.template run<blocks>(skinny_wgmma_shrinker<config>(helper), place, second.shrunk_column, second.shrunk_columns,
-          (T *)(shared + config.shrunk_at()));
+      Shrinkers<config.k, shrinkers, config.tile_m, config.adapter.rank, T, Prologue> own{ prologue, groups, slots,
+        tile, row0, launch, SHRINKERS_PATIENCE };
+      own.template run<blocks>(skinny_wgmma_shrinker<config>(helper), place, second.shrunk_column,
+          second.shrunk_columns, (T *)(shared + config.shrunk_at()));
       named_arrive<32 * (config.consumer_warps() + shrinkers.warps)>(SHRUNK_READY);
       shrinkers_end<shrinkers>(tile, helper, blocks);
     }

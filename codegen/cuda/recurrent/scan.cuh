@@ -6,9 +6,9 @@
  * of the state. What is added up over d is added by each lane in four sums, then over lanes: in one order.
  *
  * Queries, keys and values of eight rows at a time are in shared memory as floats; those of the next eight are on their
- * way meanwhile. States of rows where paths part are kept there too, the nearest to the root first. Where a path goes on
- * from another row, its state is computed again, from the nearest row above it whose state is kept: the same operations
- * in the same order, and so the same bits.
+ * way meanwhile. States of rows where paths part are kept there too, the nearest to the root first. Where a path
+ * goes on from another row, its state is computed again, from the nearest row above it whose state is kept: the same
+ * operations in the same order, and so the same bits.
  */
 #pragma once
 #include "lib/elements.cuh"
