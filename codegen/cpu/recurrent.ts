@@ -1,5 +1,6 @@
 /** Kernels of recurrent layers on a CPU. */
 import type { LinksKernel, ScanKernel } from '../../ir/kernel.js';
+import { ROW_COLUMNS } from '../../ir/plan.js';
 import { roundUp } from '../../ir/types.js';
 import { type COperands, elementType, floatLiteral } from './operands.js';
 import { constantTable, type ConfigFields, type Emitted, kernelFunction } from './unit.js';
@@ -75,6 +76,7 @@ export function emitScan(kernel: ScanKernel, operands: COperands, symbol: string
     scale: floatLiteral(scale),
     epsilon: epsilon === undefined ? undefined : floatLiteral(epsilon),
     kept: KEPT_STATES,
+    pad: roundUp(heads * valueDim, ROW_COLUMNS) - heads * valueDim,
   };
   const padded = roundUp(keyDim, 16);
   const bytes = (padded * 16 * (1 + KEPT_STATES) + 2 * padded) * 4;

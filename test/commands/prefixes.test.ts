@@ -54,7 +54,7 @@ describe('prefixes', () => {
     const asked: (number | undefined)[] = [];
     const ahead = (own: Partial<ScoreRequest>, text: number, isFirst: boolean, has = Infinity) => {
       const loading = {
-        checkpoint: { config: { maxPositions: 8192 }, tensors: new Map() },
+        checkpoint: { config: { maxPositions: 8192 }, tensors: new Map(), model: {} },
         minCapacity: () => 1024,
         compile: (cacheTokens?: number) => {
           asked.push(cacheTokens);

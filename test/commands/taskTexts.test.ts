@@ -29,7 +29,7 @@ describe('memory for keys and values', () => {
   it('is made before tokens are counted where the texts of many prompts leave no doubt', async () => {
     const rows = (has: number): Pick<ModelLoading, 'compile' | 'checkpoint'> =>
       ({
-        checkpoint: { tensors: new Map() },
+        checkpoint: { tensors: new Map(), model: {} },
         compile: (tokens: number) =>
           Promise.resolve({
             model: {

@@ -52,7 +52,7 @@ describe('classes of config.json', () => {
 
   it('are known for every family', () => {
     for (const { name, modelType } of ARCHITECTURES) {
-      const architectures = [name.replace('ForCausalLM', 'ForSequenceClassification')];
+      const architectures = [name.replace(/ForCausalLM|LMHeadModel/, 'ForSequenceClassification')];
       const { family, head } = findArchitecture({ architectures, model_type: modelType }, 'config.json');
       expect([family.name, head?.kind]).toEqual([name, 'sequence classification']);
     }

@@ -13,6 +13,9 @@ const SIZES = {
   num_attention_heads: 4,
   num_key_value_heads: 4,
   vocab_size: 256,
+  // Those of Mamba.
+  num_heads: 8,
+  head_dim: 16,
 };
 const BOTH_WAYS = 'in this model also those behind them';
 const DRAFT = 'it is a draft model, which guesses tokens that another model checks';

@@ -23,6 +23,7 @@ typedef struct ScanConfig {
   int is_delta, is_normed, has_skip;
   float scale, epsilon;
   int kept;                             /* states of rows where paths part, at most */
+  int pad;                              /* columns of `out` behind the last head, which are zeros */
 } ScanConfig;
 
 /* What an item works with, in the worker's scratch memory: rows of states in vectors of 16, padded to whole sums. */
@@ -123,6 +124,8 @@ TW_FN void tw_scan_row(
   if (item->columns == 16) tw_store_as(config.out_type, out, to, sum);
   else
     for (int j = 0; j < item->columns; j++) tw_s_store_as(config.out_type, out, to + j, sum[j]);
+  if (item->head == config.heads - 1 && item->column + item->columns == config.value_dim)
+    for (int j = 0; j < config.pad; j++) tw_s_store_as(config.out_type, out, to + item->columns + j, 0.0f);
 }
 
 TW_FN void tw_scan_zero(const ScanItem *item) {
