@@ -18,7 +18,7 @@ const GONE = 'its folder is gone';
 
 /** One content under two names, two contents under one, one that cannot be loaded. */
 const ADAPTERS = [
-  ...['a', 'b', 'c', 'd'].map((name) => adapterOf(name)),
+  ...['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'].map((name) => adapterOf(name)),
   adapterOf('a', '/copies/a'),
   adapterOf('a, trained again', '/adapters/a'),
 ];
