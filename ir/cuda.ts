@@ -74,8 +74,8 @@ export interface CudaGemmSchedule {
    */
   readonly epilogueGroups?: 1;
   /**
-   * Of a product whose rows may have adapters. `none`: no row has one, and the kernel has nothing of them. `shrinks`:
-   * the kernel shrinks its rows itself. Absent: it reads what a shrink kernel has left.
+   * How a product treats the adapters of its rows. `none`: it leaves them out, for calls in which no row has one.
+   * `shrinks`: it computes A·x itself. Absent: it reads A·x as a shrink kernel has left it.
    */
   readonly adapters?: (typeof ADAPTER_USES)[number];
 }
@@ -130,7 +130,7 @@ export interface CudaLoopSchedule {
   readonly threads: number;
   /** Of a shrink kernel: rows of a tile. Absent: the fewest. */
   readonly rows?: ShrinkRows;
-  /** Of a shrink kernel that no product reads: it is not launched. */
+  /** A shrink kernel whose result no product reads is not launched. */
   readonly isIdle?: true;
 }
 

@@ -25,8 +25,8 @@ export const pathBuffers = (paths: TokenPaths<string>): readonly string[] =>
   paths.kind === 'column' ? [paths.subtreeEnd] : [paths.begin, paths.position, paths.key];
 
 /**
- * Of each row the one `back` before it on its path; the row itself where there is none. Whatever the inputs are, the
- * result is a row that is not behind it.
+ * For each row, the row `back` tokens before it on its path, or the row itself if the path is not that long. Results
+ * never lie behind their row, whatever the inputs are.
  */
 export function tokensBefore(paths: TokenPaths<Float64Array>, back: number): Float64Array {
   if (paths.kind === 'path') {

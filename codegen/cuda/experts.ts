@@ -159,16 +159,5 @@ export function emitSample(
     // Logits that a block has changed are read again.
     isRestrict: false,
   });
-  return {
-    source,
-    tensorMaps: [],
-    waitsForPredecessor: true,
-    launch: {
-      threads,
-      sharedBytes,
-      cluster: 1,
-      gridX: { kind: 'tiles', extent: kernel.rows, per: 1, times: 1 },
-      gridY: { kind: 'constant', count: 1 },
-    },
-  };
+  return emittedPlain(source, threads, { kind: 'tiles', extent: kernel.rows, per: 1, times: 1 }, { sharedBytes });
 }

@@ -75,7 +75,12 @@ export function emitLoop(
     head: kernelHead({ symbol, extents, operands, tensorMaps: [], threads, blocks }),
     body: `  await_previous();\n  ${call}`,
   });
-  return emittedPlain(source, threads, { kind: 'tiles', extent: rows, per: rowsOfBlock, times: 1 }, domains.length);
+  return emittedPlain(
+    source,
+    threads,
+    { kind: 'tiles', extent: rows, per: rowsOfBlock, times: 1 },
+    { lines: domains.length },
+  );
 }
 
 /** The name of a domain's functor: `Loop` of a single one, otherwise after what it writes first. */

@@ -9,8 +9,8 @@ import { Events } from './events.js';
 export interface ReplicaConfig {
   readonly callTimes: CallTimes;
   /**
-   * Of replicas that share the processors of one machine: call times while two of them compute, while three do, and so
-   * on; the last also for more. Default: each has a machine of its own.
+   * For replicas that share the processors of one machine: call times while two of them compute, while three do, and
+   * so on. The last entry is also used for more. Default: each replica has a machine of its own.
    */
   readonly sharedTimes?: readonly CallTimes[];
   /** Most tokens of a step, and of one that texts go on in beside prompts. */

@@ -184,8 +184,8 @@ export function emitShrink(
   const cluster: ClusterSize = panel === undefined ? 1 : RANGES;
   const times = cluster * tile.units * Math.ceil(columns / tileN);
   const grid = isFloats ? { per: 1, times: 1 } : { per: rows, times };
-  const plain = emittedPlain(source, threads, { kind: 'tiles', extent: kernel.rows, ...grid });
-  return { ...plain, launch: { ...plain.launch, sharedBytes, cluster } };
+  const plain = emittedPlain(source, threads, { kind: 'tiles', extent: kernel.rows, ...grid }, { sharedBytes });
+  return { ...plain, launch: { ...plain.launch, cluster } };
 }
 
 /** A kernel that is never launched. */

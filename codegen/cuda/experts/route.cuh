@@ -51,6 +51,24 @@ TW_DEVICE void route_best(int &best, float &most, int none) {
   most = __shfl_sync(ALL_LANES, most, 0);
 }
 
+/*
+ * Takes the best expert that is not taken yet: lane l has experts l, l + 32, …, whose numbers are `own` and whose bits
+ * in `taken` are those that are taken. Whatever is compared with NaN, some expert is chosen.
+ */
+template <int count, int per_lane>
+TW_DEVICE int route_next(int lane, const float (&own)[per_lane], unsigned &taken, float &most) {
+  int best = count;
+  most = -infinity();
+#pragma unroll
+  for (int i = 0; i < per_lane; i++) {
+    const int e = 32 * i + lane;
+    if (!(taken >> i & 1) && (best == count || own[i] > most)) { best = e; most = own[i]; }
+  }
+  route_best(best, most, count);
+  if (best % 32 == lane) taken |= 1u << best / 32;
+  return best;
+}
+
 template <RouteConfig config> TW_DEVICE float route_weight(float weight) {
   if constexpr (config.factor == 0) return weight;
   else return mul(weight, (float)config.factor);
@@ -122,16 +140,8 @@ TW_DEVICE void route_compared(int row, int lane, const RouteBuffers<config, Bias
   float weight[chosen], sum = 0.0f;
 #pragma unroll
   for (int s = 0; s < chosen; s++) {
-    /* Whatever is compared with NaN, some expert that is not taken yet is chosen. */
-    int best = count;
-    float most = -infinity();
-#pragma unroll
-    for (int i = 0; i < per_lane; i++) {
-      const int e = 32 * i + lane;
-      if (!(taken >> i & 1) && (best == count || own[i] > most)) { best = e; most = own[i]; }
-    }
-    route_best(best, most, count);
-    if (best % 32 == lane) taken |= 1u << best / 32;
+    float most;
+    const int best = route_next<count>(lane, own, taken, most);
     weight[s] = score(best);
     sum = add(sum, weight[s]);
     if (lane == 0) buffers.experts[(long long)row * config.experts_stride + s] = best;
@@ -157,19 +167,14 @@ TW_DEVICE void route(int rows, const RouteBuffers<config, Bias> &buffers) {
 #pragma unroll
   for (int i = 0; i < per_lane; i++) own[i] = 32 * i + lane < count ? z[32 * i + lane] : -infinity();
   unsigned taken = 0;
+#pragma unroll
+  for (int i = 0; i < per_lane; i++)
+    if (32 * i + lane >= count) taken |= 1u << i;
   float weight[chosen], top = 0.0f;
 #pragma unroll
   for (int s = 0; s < chosen; s++) {
-    /* Whatever is compared with NaN, some expert that is not taken yet is chosen. */
-    int best = count;
-    float most = -infinity();
-#pragma unroll
-    for (int i = 0; i < per_lane; i++) {
-      const int e = 32 * i + lane;
-      if (e < count && !(taken >> i & 1) && (best == count || own[i] > most)) { best = e; most = own[i]; }
-    }
-    route_best(best, most, count);
-    if (best % 32 == lane) taken |= 1u << best / 32;
+    float most;
+    const int best = route_next<count>(lane, own, taken, most);
     if (s == 0) top = most;
     weight[s] = expf(most - top);
     if (lane == 0) buffers.experts[(long long)row * config.experts_stride + s] = best;

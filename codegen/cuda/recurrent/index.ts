@@ -101,16 +101,6 @@ export function emitScan(kernel: ScanKernel, operands: CudaOperands, _: CudaLoop
     head: kernelHead({ symbol, extents, operands, tensorMaps: [], threads }),
     body: `  await_previous();\n  scan<config, ${types}>(${rows}, ${buffers});`,
   });
-  return {
-    source,
-    tensorMaps: [],
-    waitsForPredecessor: true,
-    launch: {
-      threads,
-      sharedBytes,
-      cluster: 1,
-      gridX: { kind: 'tiles', extent: rows, per: WINDOW, times: 1 },
-      gridY: { kind: 'constant', count: heads * Math.ceil(valueDim / columns) },
-    },
-  };
+  const gridX = { kind: 'tiles', extent: rows, per: WINDOW, times: 1 } as const;
+  return emittedPlain(source, threads, gridX, { lines: heads * Math.ceil(valueDim / columns), sharedBytes });
 }

@@ -52,12 +52,17 @@ export class CudaOperands extends KernelOperands {
 /** A kernel's text without the prelude, how to launch it, and whether it waits for the kernel before it. */
 export type EmittedCuda = Pick<CudaKernelText, 'source' | 'tensorMaps' | 'launch' | 'waitsForPredecessor'>;
 
-/** A kernel of blocks side by side, `lines` of them, that needs no dynamic shared memory. */
-export const emittedPlain = (source: string, threads: number, gridX: GridExtent, lines = 1): EmittedCuda => ({
+/** A kernel of blocks side by side, in `lines` lines, with so much dynamic shared memory each. */
+export const emittedPlain = (
+  source: string,
+  threads: number,
+  gridX: GridExtent,
+  { lines = 1, sharedBytes = 0 }: { readonly lines?: number; readonly sharedBytes?: number } = {},
+): EmittedCuda => ({
   source,
   tensorMaps: [],
   waitsForPredecessor: true,
-  launch: { threads, sharedBytes: 0, cluster: 1, gridX, gridY: { kind: 'constant', count: lines } },
+  launch: { threads, sharedBytes, cluster: 1, gridX, gridY: { kind: 'constant', count: lines } },
 });
 
 /** C++ names of the parameters of tensor maps: of a matrix, its name and `_map`, with a number from the second on. */
