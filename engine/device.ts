@@ -35,6 +35,10 @@ export interface StepLimits {
   /** Most filtered rows, and entries of their lists. Default: none, and the model takes no filters. */
   readonly filtered?: number;
   readonly entries?: number;
+  /** Rows of states of recurrent layers that the device has. Default: none, the model has no such layers. */
+  readonly states?: number;
+  /** Bytes of such a row, in all layers. */
+  readonly stateBytes?: number;
 }
 
 /** Pages that are copied before a step: the first rows of `from` become those of `to`. */
@@ -59,6 +63,20 @@ export interface DraftBranches {
   readonly count: Int32Array;
   /** i32[B]: a page that nobody else has. */
   readonly page: Int32Array;
+}
+
+/**
+ * Rows of states of recurrent layers that a step reads and writes (P parts, S states). All are read before any is
+ * written. A row that is written goes on from itself or is read by nobody: only the part whose last token writes it may
+ * have it in `from`. Branches go on from the states behind the tokens that they leave.
+ */
+export interface StateRows {
+  /** i32[P]: the row that each part goes on from; −1: from zeros, where a part begins its text. */
+  readonly from: Int32Array;
+  /** i32[S]: a new token of the step, from 0 to T − 1, ascending, each at most twice. */
+  readonly token: Int32Array;
+  /** i32[S]: the row that gets the states behind it. No row is written twice. */
+  readonly to: Int32Array;
 }
 
 /** Numbers of sequences are below this. */
@@ -106,6 +124,8 @@ export interface StepMessage {
   readonly adapter?: Int32Array;
   readonly copies?: PageCopies;
   readonly branches?: DraftBranches;
+  /** Of a model that has states (StepLimits.states), and of no other. */
+  readonly states?: StateRows;
   /** For the function `draft`, whose drawn tokens are kept apart from those of `step`. Neither filters nor branches. */
   readonly isDraft?: true;
 }
