@@ -60,18 +60,36 @@ export class PageStems {
     for (const group of this.groups.values()) yield* group;
   }
 
+  /** How many of its first rows are known. */
+  rowsOf(page: number): number {
+    return this.has(page) ? this.counts[page]! : 0;
+  }
+
   /** The page that begins with most of these tokens behind `before`. */
   longest(before: string | undefined, tokens: readonly number[]): Stem | undefined {
     const group = tokens.length === 0 ? undefined : this.groups.get(keyOf(before, tokens[0]!));
     if (group === undefined) return undefined;
     let found: Stem | undefined;
     for (const page of [...group].slice(-MAX_COMPARED).reverse()) {
-      const most = Math.min(tokens.length, this.counts[page]!);
-      let rows = 1;
-      while (rows < most && this.tokens[page * PAGE_TOKENS + rows] === tokens[rows]) rows++;
+      const rows = this.common(page, tokens);
       if (rows > (found?.rows ?? 0)) found = { page, rows };
       if (rows === tokens.length) break;
     }
     return found;
+  }
+
+  /** All that begin with the first of these tokens behind `before`, the latest first, and the rows they have alike. */
+  *alike(before: string | undefined, tokens: readonly number[]): Iterable<Stem> {
+    const group = tokens.length === 0 ? undefined : this.groups.get(keyOf(before, tokens[0]!));
+    if (group === undefined) return;
+    for (const page of [...group].slice(-MAX_COMPARED).reverse()) yield { page, rows: this.common(page, tokens) };
+  }
+
+  /** How many of these tokens a page begins with that has the first. */
+  private common(page: number, tokens: readonly number[]): number {
+    const most = Math.min(tokens.length, this.counts[page]!);
+    let rows = 1;
+    while (rows < most && this.tokens[page * PAGE_TOKENS + rows] === tokens[rows]) rows++;
+    return rows;
   }
 }

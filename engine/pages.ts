@@ -4,6 +4,7 @@ import { LowestFirst } from '../system/lowestFirst.js';
 import { PAGE_TOKENS } from './limits.js';
 import { PageFacts } from './pageFacts.js';
 import { PageStems, type Stem } from './pageStems.js';
+import type { StatePool } from './states.js';
 
 export { PAGE_TOKENS };
 
@@ -63,9 +64,12 @@ export class PagePool {
   readonly facts: PageFacts;
   /** Of each page how many of its first rows the function that drafts has computed as well. */
   readonly drafted: Uint8Array;
+  /** Rows of recurrent states, if the model has such: some are snapshots behind tokens of pages. */
+  readonly states: StatePool | undefined;
 
   /** `most`: pages that there may be; as many as are there, unless `count` says fewer. */
-  constructor(most: number, count = most) {
+  constructor(most: number, count = most, states?: StatePool) {
+    this.states = states;
     this.count = 0;
     this.holders = new Int32Array(most);
     this.contents = new Array<string | undefined>(most);
@@ -167,7 +171,10 @@ export class PagePool {
    */
   publish(page: number, content: string, isAgain = false): boolean {
     const known = this.byContent.get(content);
-    if (known !== undefined && known !== page) this.stems.delete(page);
+    if (known !== undefined && known !== page) {
+      this.stems.delete(page);
+      this.states?.move(page, known);
+    }
     if (known !== undefined) return known === page;
     const before = this.taken.get(content);
     if (before !== undefined) {
@@ -192,6 +199,22 @@ export class PagePool {
     return this.stems.longest(before, tokens);
   }
 
+  /** The snapshot of states behind as many of these tokens as any, fewer than a page, and the page they are in. */
+  stateStem(before: string | undefined, tokens: readonly number[]): (Stem & { readonly state: number }) | undefined {
+    let found: (Stem & { readonly state: number }) | undefined;
+    for (const { page, rows: alike } of this.stems.alike(before, tokens)) {
+      const snapshot = this.states?.longest(page, alike);
+      if (snapshot !== undefined && snapshot.rows > (found?.rows ?? 0))
+        found = { page, rows: snapshot.rows, state: snapshot.row };
+    }
+    return found;
+  }
+
+  /** How many of the first rows of `page` others can copy. */
+  lentRows(page: number): number {
+    return this.stems.rowsOf(page);
+  }
+
   /** What `page` contains is not to be found any more. */
   forget(page: number): void {
     this.erase(page);
@@ -200,6 +223,7 @@ export class PagePool {
 
   private erase(page: number): void {
     this.facts.forget(page);
+    this.states?.forget(page);
     this.drafted[page] = 0;
     this.stems.delete(page);
     const content = this.contents[page];
@@ -234,6 +258,7 @@ export class PagePool {
 
   private offer(page: number): void {
     this.facts.forget(page);
+    this.states?.forget(page);
     this.drafted[page] = 0;
     this.blank.add(page);
     this.freed++;

@@ -5,6 +5,7 @@ import type { MemoryUse, MemoryUser } from './memory.js';
 import { PAGE_TOKENS, PagePool } from './pages.js';
 import { Scheduler } from './scheduler.js';
 import type { Sequence } from './sequence.js';
+import { StatePool } from './states.js';
 import type { StepTimes } from './stepTimes.js';
 
 /** What a model has room for on one replica: for whoever decides how much to begin. */
@@ -37,7 +38,9 @@ export class ReplicaMemory implements MemoryUser {
     this.model = model;
     this.times = times;
     this.wake = wake;
-    this.pool = new PagePool(model.maxPages, model.mappedPages);
+    const { states = 0 } = model.limits;
+    const rows = states > 0 ? new StatePool(states) : undefined;
+    this.pool = new PagePool(model.maxPages, model.mappedPages, rows);
     this.scheduler = new Scheduler(this.pool, model.limits, model.adapters);
     model.budget?.add(this);
   }

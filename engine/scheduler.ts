@@ -4,16 +4,18 @@
  * its pages back, else the last that runs, and is computed again later. A step costs time for the sequences that it
  * takes, not for those that wait.
  */
-import { MAX_DRAFTS } from '../draft/limits.js';
+import { defined } from '../system/defined.js';
 import { AdapterQueue } from './adapterQueue.js';
 import type { DeviceAdapters, StepLimits } from './device.js';
-import { cutTree, depthOf, type DraftTree, keysOf, layOut, NO_DRAFTS } from './draftTree.js';
+import { type DraftRoom, withDrafts } from './draftPieces.js';
+import { NO_DRAFTS } from './draftTree.js';
 import { findPages, type FoundPages } from './foundPages.js';
 import { PAGE_TOKENS, type PagePool } from './pages.js';
-import type { Sequence } from './sequence.js';
+import type { PageCopy, Sequence } from './sequence.js';
+import { StateSteps } from './stateSteps.js';
 import type { StepDraft } from './stepDraft.js';
 import { SequenceQueue } from './sequenceQueue.js';
-import { askedIn, rowCount, type SequenceChunk, type Step, stepOf, withinRows } from './stepMessage.js';
+import { askedIn, rowCount, type Step, stepOf, withinRows } from './stepMessage.js';
 
 /** Steps of fewer tokens than this take the time of reading the weights: dividing them further gains nothing. */
 const MIN_SHARE = 512;
@@ -54,6 +56,8 @@ export class Scheduler {
   roomPages = Infinity;
   private readonly pool: PagePool;
   private readonly limits: StepLimits;
+  /** Rows of recurrent states, if the model has such. */
+  private readonly states: StateSteps | undefined;
   private arrivals = 0;
   private steps = 0;
   /** Numbers that the device has given back or will, with the next step; and the next one that was never used. */
@@ -73,6 +77,7 @@ export class Scheduler {
   constructor(pool: PagePool, limits: StepLimits, adapters?: DeviceAdapters) {
     this.pool = pool;
     this.limits = limits;
+    this.states = pool.states && new StateSteps(pool, pool.states);
     this.adapters = new AdapterQueue(adapters, this.waiting, (sequence) => this.preempt(sequence));
   }
 
@@ -128,6 +133,7 @@ export class Scheduler {
     const { preemptions } = this;
     this.isShort = false;
     this.adapters.arrange({ mayPreempt: true });
+    for (const sequence of [...this.running]) if (this.states?.isAstray(sequence) === true) this.preempt(sequence);
     this.makeWay();
     const draft = this.draft();
     this.fill(draft);
@@ -141,7 +147,9 @@ export class Scheduler {
       return undefined;
     }
     // What texts need comes first: drafts take what is left.
-    const pieces = draft.pieces.map((piece) => this.withDrafts(piece, draft));
+    this.states?.mark(draft.pieces);
+    const room: DraftRoom = { limits: this.limits, pool: this.pool, states: this.states };
+    const pieces = draft.pieces.map((piece) => withDrafts(piece, draft, room));
     for (const { sequence } of pieces) sequence.number = this.numberOf(sequence);
     const step = { ...stepOf(pieces, this.ended, draft.copies, this.limits), answers: draft.answers };
     this.adapters.send(step.message);
@@ -156,6 +164,7 @@ export class Scheduler {
       if (sequence.publish(this.pool) && isPrompt) this.wanted = 0;
       if (isPrompt) sequence.lend(this.pool);
     }
+    this.states?.planned(pieces);
     for (const sequence of askedIn(step)) sequence.awaited++;
     return step;
   }
@@ -186,17 +195,22 @@ export class Scheduler {
   /** The tokens that were drawn have been read. */
   read(step: Step): void {
     this.settle(step);
-    for (const { sequence, to, drafts } of step.pieces) {
-      if (!this.isHolding(sequence)) continue;
-      if (drafts.tokens.length > 0) sequence.acceptDrafts(to, drafts);
-      sequence.publish(this.pool);
+    for (const piece of step.pieces) {
+      const { sequence, to, drafts } = piece;
+      const isThere = this.isHolding(sequence);
+      if (isThere && drafts.tokens.length > 0) sequence.acceptDrafts(to, drafts);
+      this.states?.read(piece, isThere);
+      if (isThere) sequence.publish(this.pool);
     }
   }
 
   /** The step failed. Steps that were planned after it must have been taken back before. */
   rewind(step: Step): void {
     this.settle(step);
-    for (const { sequence, from } of step.pieces) sequence.rewind(from);
+    for (const piece of step.pieces) {
+      this.states?.read(piece, false);
+      piece.sequence.rewind(piece.from);
+    }
   }
 
   /** The memory of the device is lost, or nobody knows what is in it: everything is computed again. */
@@ -210,6 +224,7 @@ export class Scheduler {
     this.adapters.reset();
     for (const sequence of all) this.enqueue(sequence);
     this.pool.clear();
+    this.pool.states?.clear();
     this.wanted = 0;
   }
 
@@ -248,6 +263,7 @@ export class Scheduler {
   /** The pages are for others, and the device forgets the sequence. */
   private drop(sequence: Sequence): void {
     if (sequence.pages.length > 0) sequence.lend(this.pool);
+    this.states?.leave(sequence);
     sequence.drop(this.pool);
     this.adapters.end(sequence);
     if (sequence.number < 0) return;
@@ -279,7 +295,7 @@ export class Scheduler {
       only: isApart ? (this.isTurnOfPrompts ? 'prompts' : 'texts') : undefined,
       most: groups === 1 ? Infinity : Math.max(1, Math.ceil(writing / groups)),
       ...{ tokens: 0, keys: 0, rows: 0, filtered: 0, entries: 0, writing: 0 },
-      filling: new Set(),
+      filling: new Map(),
       begun: new Map(),
       copies: [],
       answers: [],
@@ -303,10 +319,11 @@ export class Scheduler {
     if (listed > 0 && draft.filtered > 0 && draft.entries + listed > maxEntries) return false;
     if (!this.reserve(sequence, to)) return false;
     sequence.lastStep = this.steps;
-    draft.pieces.push({ sequence, from: computed, to, drafts: NO_DRAFTS, branchPages: [] });
+    const rows = this.states?.take(sequence);
+    draft.pieces.push({ sequence, from: computed, to, drafts: NO_DRAFTS, branchPages: [], rows });
     for (let i = Math.floor(computed / PAGE_TOKENS); i * PAGE_TOKENS < to; i++) {
       const content = (i + 1) * PAGE_TOKENS <= to ? sequence.content(i) : undefined;
-      if (content !== undefined) draft.filling.add(content);
+      if (content !== undefined) draft.filling.set(content, sequence);
       const begun = sequence.tokens.slice(i * PAGE_TOKENS, Math.min((i + 1) * PAGE_TOKENS, to));
       if (!isWriting) addTo(draft.begun, sequence.content(i - 1) ?? '', begun);
     }
@@ -317,47 +334,6 @@ export class Scheduler {
     draft.keys += to;
     if (isWriting) draft.writing++;
     return true;
-  }
-
-  /** The piece with what may follow its tokens, as far as the step has room for it, and pages are left. */
-  private withDrafts(piece: SequenceChunk, draft: StepDraft): SequenceChunk {
-    const { sequence, to } = piece;
-    const proposed = sequence.takeDraft();
-    if (proposed.tokens.length === 0 || !sequence.isWriting || to !== sequence.tokens.length) return piece;
-    const { rows: maxRows = Infinity, keys: maxKeys, filtered: maxFiltered = 0, entries: maxEntries = 0 } = this.limits;
-    let most = Math.min(sequence.draftRoom, draft.budget - draft.tokens, maxRows - draft.rows);
-    if (sequence.isFiltered) {
-      const entries = Math.max(1, sequence.entryCount(MAX_DRAFTS), sequence.entryCount(1));
-      most = Math.min(most, maxFiltered - draft.filtered, Math.floor((maxEntries - draft.entries) / entries));
-    }
-    const { drafts, pages } = this.withPages(sequence, layOut(proposed, most), maxKeys - draft.keys);
-    if (drafts.tokens.length === 0) return piece;
-    draft.tokens += drafts.tokens.length;
-    draft.rows += drafts.tokens.length;
-    draft.keys += keysOf(drafts, to);
-    drafts.tokens.forEach((_, node) => {
-      const depth = depthOf(drafts, node);
-      draft.filtered += sequence.isFilteredAfter(depth) ? 1 : 0;
-      draft.entries += sequence.entryCount(depth);
-    });
-    return { ...piece, drafts, branchPages: pages };
-  }
-
-  /** What is left of drafts with so many keys, and the pages that are left; those of branches are held. */
-  private withPages(sequence: Sequence, all: DraftTree, keys: number) {
-    const { length } = sequence.tokens;
-    const hasPages = sequence.reserve(length + all.chain, this.pool);
-    const room = hasPages ? all.chain : sequence.pages.length * PAGE_TOKENS - length;
-    let drafts = cutTree(all, Math.min(room, keys), all.branches.length);
-    while (drafts.branches.length > 0 && keysOf(drafts, length) > keys)
-      drafts = cutTree(drafts, drafts.chain, drafts.branches.length - 1);
-    const pages: number[] = [];
-    while (pages.length < drafts.branches.length) {
-      const page = this.pool.take();
-      if (page === undefined) break;
-      pages.push(page);
-    }
-    return { drafts: cutTree(drafts, drafts.chain, pages.length), pages };
   }
 
   /** Takes sequences that wait, as far as there are pages for all their tokens. Returns whether one had no room. */
@@ -381,30 +357,33 @@ export class Scheduler {
         continue;
       }
       const found = findPages(sequence, this.pool);
+      const isFilling = this.states?.waits(sequence, found, draft.filling) ?? this.isFilling(draft, sequence, found);
+      const hasRow = isFilling || this.freeRow();
       const needed = found.missing;
-      const isFilling = this.isFilling(draft, sequence, found);
-      if (isFilling || sequence.mostPages > this.roomPages || !this.free(needed)) {
-        this.isShort ||= !isFilling;
-        wanted = Math.min(wanted, isFilling ? 0 : needed);
+      if (isFilling || !hasRow || sequence.mostPages > this.roomPages || !this.free(needed)) {
+        this.isShort ||= !isFilling && hasRow;
+        wanted = Math.min(wanted, isFilling || !hasRow ? 0 : needed);
         refused++;
         i++;
-        continue;
+        if (hasRow) continue;
+        break;
       }
-      const copy = sequence.adopt(found, this.pool);
+      const adopted = this.adopt(sequence, found);
       const { computed } = sequence;
-      if (!this.take(sequence, draft)) {
+      if (adopted === undefined || !this.take(sequence, draft)) {
         hasFailed = true;
+        this.isShort ||= adopted === undefined;
         sequence.drop(this.pool);
-        if (copy !== undefined) this.pool.release(copy.from);
+        if (adopted?.copy !== undefined) this.pool.release(adopted.copy.from);
         wanted = 0;
         refused++;
         i++;
         continue;
       }
-      if (copy !== undefined) draft.copies.push(copy);
+      if (adopted.copy !== undefined) draft.copies.push(adopted.copy);
       if (found.facts.length > 0) {
         const facts = sequence.answersOf(found.facts, computed);
-        draft.answers.push({ sequence, facts, ownFrom: found.pages * PAGE_TOKENS });
+        draft.answers.push({ sequence, facts, ownFrom: adopted.pages * PAGE_TOKENS });
       }
       sequence.found ||= computed;
       this.adapters.begin(sequence);
@@ -413,6 +392,27 @@ export class Scheduler {
     }
     this.wanted = wanted;
     return hasFailed;
+  }
+
+  /**
+   * The sequence has the pages that were found. Where states are behind rows that there is no page to copy to, it has
+   * those of an earlier place; undefined: there are too few pages for that.
+   */
+  private adopt(
+    sequence: Sequence,
+    found: FoundPages,
+  ): { readonly copy?: PageCopy; readonly pages: number } | undefined {
+    const copy = sequence.adopt(found, this.pool);
+    if (this.states === undefined || copy !== undefined || found.stem === undefined) {
+      this.states?.begin(sequence, found);
+      return { ...defined({ copy }), pages: found.pages };
+    }
+    sequence.drop(this.pool);
+    const whole = findPages(sequence, this.pool, false);
+    if (whole.missing > this.pool.available) return undefined;
+    sequence.adopt(whole, this.pool);
+    this.states.begin(sequence, whole);
+    return { pages: whole.pages };
   }
 
   /** Whether this step computes what the sequence can share with others: all that it would find of its next page. */
@@ -432,7 +432,7 @@ export class Scheduler {
     for (const { priority, pages } of this.running) if (priority > first.priority) later += pages.length;
     const { missing: needed } = findPages(first, this.pool);
     if (needed > this.pool.available + later) return;
-    while (!this.free(needed) && isLater(this.running.last)) this.preempt(this.running.last!);
+    while (!(this.free(needed) && this.freeRow()) && isLater(this.running.last)) this.preempt(this.running.last!);
   }
 
   /** Pages for the first `length` tokens, taken from others where none is left. */
@@ -449,6 +449,12 @@ export class Scheduler {
   /** Whether so many pages are available, if need be those of sequences that are paused. */
   private free(pages: number): boolean {
     while (pages > this.pool.available) if (!this.preemptPaused()) return false;
+    return true;
+  }
+
+  /** Whether there is a row of states for one more sequence, if need be that of one that is paused. */
+  private freeRow(): boolean {
+    while (this.states?.hasRow === false) if (!this.preemptPaused()) return false;
     return true;
   }
 

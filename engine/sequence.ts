@@ -104,6 +104,11 @@ export class Sequence {
   isPaused = false;
   /** Its next step waits for its last token, because drafts may follow that. */
   isDrafting = false;
+  /**
+   * Of a model with recurrent states: its row, and how many tokens that has seen; −1: it has none. The snapshot that it
+   * begins with, and places behind whose tokens it will leave one, ascending.
+   */
+  readonly state = { row: -1, at: 0, start: -1, marks: [] as readonly number[] };
   /** What its next step may take behind its last token. */
   draft: Draft = NO_DRAFT;
   private looked: Draft | undefined;
@@ -456,7 +461,7 @@ export class Sequence {
   }
 
   /** Tokens that are computed, or will be by steps on their way, and known. */
-  private get known(): number {
+  get known(): number {
     let length = Math.min(this.computed, this.tokens.length);
     while (this.tokens[length - 1] === UNREAD) length--;
     return length;

@@ -1,5 +1,5 @@
 /** A step while the scheduler puts it together. */
-import type { PageCopy } from './sequence.js';
+import type { PageCopy, Sequence } from './sequence.js';
 import type { FoundAnswers, SequenceChunk } from './stepMessage.js';
 
 export interface StepDraft {
@@ -15,8 +15,8 @@ export interface StepDraft {
   filtered: number;
   entries: number;
   writing: number;
-  /** Contents of pages that this step fills: whoever needs them too waits for them. */
-  readonly filling: Set<string>;
+  /** Contents of pages that this step fills, and for whom: whoever needs them too waits for them. */
+  readonly filling: Map<string, Sequence>;
   /** Tokens of prompts that it computes in pages, by the content before those. */
   readonly begun: Map<string, (readonly number[])[]>;
   readonly copies: PageCopy[];

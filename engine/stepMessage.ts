@@ -1,9 +1,10 @@
 /** What a step says to the device: pieces of sequences, as changes of what the device knows of them. */
 import type { Draw } from '../ir/gumbel.js';
-import type { DraftBranches, StepLimits, StepMessage } from './device.js';
+import type { DraftBranches, StateRows, StepLimits, StepMessage } from './device.js';
 import { depthOf, type DraftTree } from './draftTree.js';
 import { type PageCopy, type Sequence, UNREAD } from './sequence.js';
 import type { TokenFact } from './pageFacts.js';
+import type { PartRows } from './stateSteps.js';
 import { filterInputs, type FilterRow } from './tokenEntries.js';
 
 /** The tokens [from, to) of a sequence, and drafts behind its last one, with a page for each of their branches. */
@@ -13,6 +14,8 @@ export interface SequenceChunk {
   readonly to: number;
   readonly drafts: DraftTree;
   readonly branchPages: readonly number[];
+  /** Of a model with recurrent states. */
+  readonly rows?: PartRows | undefined;
 }
 
 /** A row of a step, and what it is for: one that is asked for of the prompt, or the next token. */
@@ -138,6 +141,24 @@ function branchesOf(pieces: readonly SequenceChunk[]): DraftBranches | undefined
   };
 }
 
+/** The rows of states that all pieces read and write; undefined where the model has none. */
+function statesOf(pieces: readonly SequenceChunk[]): StateRows | undefined {
+  if (pieces[0]?.rows === undefined) return undefined;
+  const [token, to] = [[] as number[], [] as number[]];
+  let begin = 0;
+  for (const { rows, from, to: end, drafts } of pieces) {
+    const { snapshots, own, drafts: ofDrafts } = rows!;
+    const written = [...snapshots, { at: end, row: own }, ...ofDrafts.map((row, i) => ({ at: end + 1 + i, row }))];
+    for (const { at, row } of written) {
+      token.push(begin + at - 1 - from);
+      to.push(row);
+    }
+    begin += end - from + drafts.chain;
+  }
+  const from = Int32Array.from(pieces, ({ rows }) => rows!.from);
+  return { from, token: Int32Array.from(token), to: Int32Array.from(to) };
+}
+
 /** Zeros, `count` at a time. */
 const arrays = (count: number) => (): Int32Array => new Int32Array(count);
 
@@ -172,6 +193,7 @@ export function stepOf(
   });
   for (const { drafts } of pieces) if (drafts.branches.length > 0) tokens.push(...drafts.tokens.slice(drafts.chain));
   const branches = branchesOf(pieces);
+  const states = statesOf(pieces);
   const rows = findRows(pieces);
   const ofRow = arrays(rows.length);
   const [row, target, keyLow, keyHigh, keep] = [ofRow(), ofRow(), ofRow(), ofRow(), ofRow()] as const;
@@ -202,6 +224,7 @@ export function stepOf(
           },
         }),
     ...(branches === undefined ? {} : { branches }),
+    ...(states === undefined ? {} : { states }),
     ...(pieces.some(({ sequence }) => sequence.slot >= 0)
       ? { adapter: Int32Array.from(pieces, ({ sequence }) => sequence.slot) }
       : {}),

@@ -4,7 +4,7 @@
  * keeps drawn tokens and copies pages as a real one does, and may have a function that drafts.
  */
 import { SequenceTable, type StepInputs } from '../../driver/devices/sequenceTable.js';
-import type { DeviceModel, StepAnswer, StepLimits } from '../../engine/device.js';
+import type { DeviceModel, StepAnswer, StepLimits, StepMessage } from '../../engine/device.js';
 import { StateLost } from '../../engine/device.js';
 import { PAGE_TOKENS } from '../../engine/pages.js';
 import { isAllowed } from '../../ir/filters.js';
@@ -12,6 +12,7 @@ import { maskWords } from '../../ir/sampleInputs.js';
 import { type Inputs, type Kept, mix, type RightToken } from './pathDigest.js';
 import { type PathAdapterOptions, PathAdapters } from './pathAdapters.js';
 import { type PathDraftOptions, PathDrafts } from './pathDrafts.js';
+import { PathStates, type PathStateTotals } from './pathStates.js';
 
 export { mix };
 
@@ -34,6 +35,8 @@ export interface PathModelOptions {
   readonly turns?: () => number;
   /** Slots for adapters of requests. Default: none. */
   readonly adapters?: PathAdapterOptions;
+  /** Rows of recurrent states. Default: none, it has none. */
+  readonly states?: number;
   /** Its function `draft`. Default: none. */
   readonly draft?: PathDraftOptions;
 }
@@ -51,6 +54,8 @@ export interface PathModel extends DeviceModel {
   readonly slots: PathAdapters | undefined;
   /** Of all calls of its function `draft`. */
   readonly drafted: PathDrafts['totals'];
+  /** Of all steps, what they did with rows of states. */
+  readonly stated: PathStateTotals;
   table(): SequenceTable;
   /** The next step finds the device gone. */
   lose(): void;
@@ -66,10 +71,18 @@ export function pathModel({
   failsOneIn = Infinity,
   turns = () => 1,
   adapters,
+  states = 0,
   draft,
 }: PathModelOptions = {}): PathModel {
   const pages = Math.floor(cacheTokens / PAGE_TOKENS);
-  const all: StepLimits = { tokens: 200, keys: 4096, filtered: 64, entries: 4096, ...limits };
+  const all: StepLimits = {
+    tokens: 200,
+    keys: 4096,
+    filtered: 64,
+    entries: 4096,
+    ...(states > 0 ? { states } : {}),
+    ...limits,
+  };
   let mapped = pages;
   let isLost = false;
   /** The token that is drawn in row `r` behind a path. */
@@ -78,6 +91,7 @@ export function pathModel({
       ? mix(digest, 1) % vocab
       : mix(digest, keyLow[r]!, keyHigh[r]!, Math.round(1e4 * inverseTemperature[r]!)) % vocab;
   const drafts = new PathDrafts({ vocab, seed, rightToken }, draft);
+  const rowsOfStates = new PathStates(states);
   const slots = adapters && new PathAdapters(adapters, { isLost: () => isLost, lose: () => (isLost = true) });
   const begin = () =>
     new SequenceTable({
@@ -137,10 +151,27 @@ export function pathModel({
     return chosen;
   };
 
-  const compute = (inputs: Inputs): StepAnswer => {
+  /** Rows that stand behind other states than keys say are errors. */
+  const checkStates = (message: StepMessage, before: ReadonlyMap<number, number>, rows: readonly Kept[]): void => {
+    if (states === 0) return;
+    const digests = rowsOfStates.step(
+      message,
+      (part) => slots?.begin(seed, message.adapter?.[part] ?? -1) ?? seed,
+      (t) => (message.tokens[t]! < 0 ? before.get(-1 - message.tokens[t]!)! : message.tokens[t]!),
+    );
+    message.row.forEach((token, r) => {
+      if (digests[token] === rows[r]!.digest) return;
+      rowsOfStates.totals.errors.push(`row ${r} has the states of another path`);
+      throw new Error('states of another path');
+    });
+  };
+
+  const compute = (inputs: Inputs, message: StepMessage): StepAnswer => {
+    const before = drawn;
     const made = write(inputs);
     const failed = Array.from(inputs.row, (token) => mix(made[token]!.digest, 5) / 2 ** 32 < 1 / failsOneIn);
     const behind = Array.from(inputs.row, (token) => made[token]!);
+    checkStates(message, before, behind);
     const greedy = ({ digest }: Kept): number => mix(digest, 1) % vocab;
     const next = behind.map(({ digest }, r) => rightToken(digest, inputs, r));
     const filtered = Array.from(inputs.topK ?? [], (_, f) => choose(inputs, f, behind[f]!));
@@ -178,6 +209,7 @@ export function pathModel({
     slots,
     adapters: slots,
     drafted: drafts.totals,
+    stated: rowsOfStates.totals,
     draft: draft && drafts,
     limits: all,
     maxLength,
@@ -202,7 +234,7 @@ export function pathModel({
             totals.copied++;
           }
         });
-        return compute(inputs);
+        return compute(inputs, message);
       });
       void answer.then(
         () => slots?.done(message),
@@ -222,6 +254,7 @@ export function pathModel({
       [mapped, isLost] = [pages, false];
       [table, rows, drawn] = [begin(), [], new Map()];
       drafts.cut(0);
+      rowsOfStates.clear();
       slots?.clear();
       return Promise.resolve();
     },
