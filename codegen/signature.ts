@@ -89,6 +89,7 @@ function visitNames(kernel: Kernel, rename: (name: string) => string, scalar: (s
         a: rename(kernel.a),
         weight: rename(kernel.weight),
         rowScale: scalar(kernel.rowScale),
+        ...defined({ bias: kernel.bias === undefined ? undefined : rename(kernel.bias) }),
         target: rename(kernel.target),
         ...defined({
           draw: kernel.draw && {

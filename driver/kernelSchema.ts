@@ -180,6 +180,7 @@ export const kernel = z.discriminatedUnion('anchor', [
     weight: identifier,
     vocab: extent,
     rowScale: scalar,
+    bias: identifier.exactOptional(),
     cap: z.number().positive().optional(),
     target: identifier,
     draw: z

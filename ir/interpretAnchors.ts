@@ -223,6 +223,7 @@ export function logProb(memory: KernelMemory, kernel: LogProbKernel): void {
     throw new Error(`weight '${kernel.weight}' has ${weight.rows} rows, vocab is ${kernel.vocab}.`);
   const parts = memory.write(kernel.parts);
   const logits = kernel.logits === undefined ? undefined : memory.write(kernel.logits);
+  const bias = kernel.bias === undefined ? undefined : memory.read(kernel.bias);
   const context = programContext(memory, {});
   for (let row = 0; row < rows; row++) {
     context.row = row;
@@ -234,7 +235,7 @@ export function logProb(memory: KernelMemory, kernel: LogProbKernel): void {
       const z = new Float64Array(Math.min(LOGPROB_BLOCK, kernel.vocab - start));
       dots(a.data, row * a.columns, weight.data, start * kernel.k, kernel.k, z);
       z.forEach((product, j) => {
-        z[j] = softCap(scale * product, kernel.cap);
+        z[j] = softCap(scale * product + (bias?.data[start + j] ?? 0), kernel.cap);
       });
       if (logits !== undefined && row < logits.rows) logits.data.set(z, row * kernel.vocab + start);
       const max = z.reduce((most, value) => Math.max(most, value), -Infinity);

@@ -313,11 +313,11 @@ export const reducedBuffers = ({ draw, totals }: Pick<LogProbReduceKernel, 'draw
 ];
 
 /**
- * Let z = rowScale·(a·Wᵀ), or with a cap, cap·tanh(rowScale·(a·Wᵀ) / cap). For each block of LOGPROB_BLOCK vocabulary
- * columns, the kernel writes max z, Σ exp(z − max), the first column of the max, and z at the target column (−inf
- * outside the block) to parts[row, 4·block …]. The logits themselves are never stored. With a draw, 8 numbers are
- * written for a block: those, the largest score of the draw (drawScore), its first column, z there, and 0. With
- * `logits`, the z of the first rows are stored as well.
+ * Let z = rowScale·(a·Wᵀ), plus bias[column] if there is one, or with a cap, cap·tanh(z / cap) of that. For each block
+ * of LOGPROB_BLOCK vocabulary columns, the kernel writes max z, Σ exp(z − max), the first column of the max, and z at
+ * the target column (−inf outside the block) to parts[row, 4·block …]. The logits themselves are never stored. With a
+ * draw, 8 numbers are written for a block: those, the largest score of the draw (drawScore), its first column, z there,
+ * and 0. With `logits`, the z of the first rows are stored as well.
  */
 export interface LogProbKernel extends KernelBase {
   readonly anchor: 'logprob';
@@ -330,6 +330,8 @@ export interface LogProbKernel extends KernelBase {
    * Scale of a row before the softmax (the final norm's 1/rms). The expression is the same for all columns of a row.
    */
   readonly rowScale: Scalar;
+  /** Floats [vocab], a weight. */
+  readonly bias?: string;
   readonly cap?: number;
   /** i32[rows] */
   readonly target: string;

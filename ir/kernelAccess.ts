@@ -92,6 +92,7 @@ export const kernelReads: (kernel: Kernel) => ReadonlySet<string> = oncePer((ker
     case 'logprob':
       for (const name of [kernel.a, kernel.weight, kernel.target]) reads.add(name);
       for (const name of drawBuffers(kernel.draw)) reads.add(name);
+      if (kernel.bias !== undefined) reads.add(kernel.bias);
       scalarReads(kernel.rowScale, reads);
       break;
     case 'logprobReduce':

@@ -90,11 +90,12 @@ export function printKernel(kernel: Kernel): string {
       );
     }
     case 'logprob': {
-      const { parts, a, k, weight, vocab, rowScale, cap, target, draw, logits: stored, rounding } = kernel;
+      const { parts, a, k, weight, vocab, rowScale, bias, cap, target, draw, logits: stored, rounding } = kernel;
       const logits = stored === undefined ? '' : `, first rows in ${stored}`;
       const drawn = draw === undefined ? '' : `, draw by ${drawBuffers(draw).join(' ')}`;
       const score = printCapped(
-        `${a}[R, ${k}]${printRounding(rounding)}·${weight}[${vocab}]·${printScalar(rowScale)}`,
+        `${a}[R, ${k}]${printRounding(rounding)}·${weight}[${vocab}]·${printScalar(rowScale)}` +
+          (bias === undefined ? '' : ` + ${bias}`),
         cap,
       );
       return `${head}, ${parts} of ${score} at ${target}${drawn}${logits}`;

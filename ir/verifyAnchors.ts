@@ -158,6 +158,11 @@ export function verifyLogProb(kernel: LogProbKernel, check: KernelCheck): void {
   check.is(a, ['f32', 'bf16', 'f16'], kernel.rows, kernel.k, 'the left operand');
   verifyContraction(kernel.weight, { k: kernel.k, each: kernel.vocab, pairing: { kind: 'none' }, a }, check);
   if (!isRowInvariant(kernel.rowScale)) check.fail('rowScale differs between columns of a row.');
+  if (kernel.bias !== undefined) {
+    const bias = check.read(kernel.bias);
+    if (bias.space !== 'weight') check.fail(`'${bias.name}' is an ${bias.space}: a bias of columns is a weight.`);
+    check.is(bias, ['f32', 'bf16', 'f16'], kernel.vocab, 1, 'a bias of columns');
+  }
   verifyCap(kernel.cap, check);
   verifyProgram(
     kernel.rowScale,

@@ -103,30 +103,46 @@ function matchLogSoftmax(m: Matcher, v: Value): Value | undefined {
 
 /** What every op of a head takes. */
 interface MatchedHead {
-  readonly operands: { readonly x: Value; readonly w: Value; readonly scale: Value };
-  readonly attributes: { readonly cap?: number };
+  readonly operands: { readonly x: Value; readonly w: Value; readonly scale: Value; readonly bias?: Value };
+  readonly attributes: { readonly cap?: number; readonly biased?: true };
 }
 
-/** The head for logits = linear(x, w)·scale[rows, 1], or without the scale, or with a cap around both. */
+/** The head for logits = linear(x, w)·scale[rows, 1] + bias[V], or without some of these, or with a cap around all. */
 function matchHead(m: Matcher, rewriter: Rewriter, logits: Value): MatchedHead | undefined {
   const capped = m.softCap(logits);
   // A factor other than 1 would belong to the scale; nobody writes one.
   if (capped !== undefined && capped.factor !== 1) return undefined;
-  const product = scaledProduct(m, capped?.of ?? logits);
+  const product = biasedProduct(m, capped?.of ?? logits);
   if (product === undefined) return undefined;
-  const { head, scale } = product;
+  const { head, scale, bias } = product;
   const factor = scale === undefined ? rewriter.add('const', {}, { value: 1 }, 'unscaled') : rewriter.map(scale);
+  const added = defined({ bias: bias && rewriter.map(bias) });
   return {
-    operands: { x: rewriter.map(head.operands.x), w: rewriter.map(head.operands.w), scale: factor },
-    attributes: defined({ cap: capped?.cap }),
+    operands: { x: rewriter.map(head.operands.x), w: rewriter.map(head.operands.w), scale: factor, ...added },
+    attributes: defined({ cap: capped?.cap, biased: bias && (true as const) }),
   };
 }
 
+interface ScaledProduct {
+  readonly head: NodeOf<'linear'>;
+  /** [rows, 1] */
+  readonly scale: Value | undefined;
+  /** A vector of the checkpoint as it is stored: readers widen it. */
+  readonly bias?: Value;
+}
+
+/** The contraction behind `v`, what scales it, and the weight that is added to columns. */
+function biasedProduct(m: Matcher, v: Value): ScaledProduct | undefined {
+  for (const [product, vector] of m.pairs(v, 'add')) {
+    const bias = m.through(vector, 'cast') ?? vector;
+    const scaled = bias.kind === 'weight' && bias.type.shape.length === 1 ? scaledProduct(m, product) : undefined;
+    if (scaled !== undefined) return { ...scaled, bias };
+  }
+  return scaledProduct(m, v);
+}
+
 /** The contraction and the scale [rows, 1] behind `v`; a contraction alone has none. */
-function scaledProduct(
-  m: Matcher,
-  v: Value,
-): { readonly head: NodeOf<'linear'>; readonly scale: Value | undefined } | undefined {
+function scaledProduct(m: Matcher, v: Value): ScaledProduct | undefined {
   const alone = m.node(v, 'linear');
   if (alone !== undefined) return { head: alone, scale: undefined };
   for (const [product, scale] of m.pairs(v, 'mul')) {

@@ -17,7 +17,7 @@ export function rotatesAlike(group: Group, node: Node): boolean {
 /** Whether one pass over the columns computes both scores: they have the same logits, and the same target or draw. */
 export function sharesPass(a: NodeOf<ScoreOp>, b: NodeOf<ScoreOp>): boolean {
   const [one, other] = [a.operands, b.operands];
-  const isSame = one.x === other.x && one.w === other.w && one.scale === other.scale;
+  const isSame = one.x === other.x && one.w === other.w && one.scale === other.scale && one.bias === other.bias;
   if (!isSame || a.attributes.cap !== b.attributes.cap) return false;
   return a.inputs.length !== b.inputs.length || a.inputs.every((v, i) => v === b.inputs[i]);
 }

@@ -112,7 +112,7 @@ export function lowerLogProb(
   const { names, weights, buffers, scalars } = lowering;
   const { rows } = group;
   const node = at(group.anchors, 0);
-  const { x, scale } = node.operands;
+  const { x, scale, bias } = node.operands;
   const target = group.anchors.find((anchor) => isOp(anchor, 'logprob', 'is_argmax'))?.operands.target;
   if (target === undefined)
     throw new CompileError(`${head.path}: the most likely token comes with the log-probability of a target`);
@@ -138,6 +138,7 @@ export function lowerLogProb(
       ...roundingOf(node),
       weight,
       rowScale: scalars.lower(scale, undefined, NO_ACCUMULATORS),
+      ...defined({ bias: bias && buffers.of(bias) }),
       ...defined({ cap: node.attributes.cap }),
       ...defined({ draw: drawn && drawOf(lowering, drawn) }),
       ...defined({ logits: logits && buffers.of(logits) }),

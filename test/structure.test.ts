@@ -188,8 +188,8 @@ describe('source files', () => {
     );
     const product = typescript.filter((file) => !/^(models|test|bench|examples|docs|scripts)\//.test(file));
     expect(product).toEqual(expect.arrayContaining(['driver/functions.ts', 'index.ts', 'passes/pipeline.ts']));
-    // Words of other things: a switch of node, a folder, a word of English, a data set of a company.
-    const others = /--no-opt|'\/opt\/|isCoherent|Global-MMLU/;
+    // Words of other things: a switch of node, a folder, a word of English, a data set of a company, Greek letters.
+    const others = /--no-opt|'\/opt\/|isCoherent|Global-MMLU|\b(theta|upsilon|Omega)\b/;
     const named = product.flatMap((file) => matchingLines(file, text(file), families));
     expect(named.filter((line) => !others.test(line))).toEqual([]);
   });

@@ -12,6 +12,7 @@ import {
   capOf,
   columnStep,
   ELEMENT_TYPES,
+  elementType,
   matricesOf,
   type COperands,
   panelElements,
@@ -297,6 +298,12 @@ const AHEAD_B = 4;
 
 // The contraction with the vocabulary.
 
+function biasConfig({ bias }: LogProbKernel, operands: COperands) {
+  if (bias === undefined) return {};
+  const operand = operands.get(bias);
+  return { hasBias: true, bias: operand.index, biasType: elementType(operand) };
+}
+
 /** The vocabulary contraction: a gemm whose epilogue is an online log-sum-exp over each LOGPROB_BLOCK columns. */
 export function emitLogProb(
   kernel: LogProbKernel,
@@ -318,6 +325,7 @@ export function emitLogProb(
     block: LOGPROB_BLOCK,
     cap: kernel.cap === undefined ? undefined : capOf(kernel.cap).value,
     inverseCap: kernel.cap === undefined ? undefined : capOf(kernel.cap).inverse,
+    ...biasConfig(kernel, operands),
     target: operands.get(kernel.target).index,
     parts: parts.index,
     partsStride: parts.stride,

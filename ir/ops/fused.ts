@@ -4,21 +4,27 @@
  */
 import { softCap } from '../evaluateScalar.js';
 import { drawScore } from '../gumbel.js';
-import { type Dim, extentsOf, type TensorType } from '../types.js';
+import { type Dim, extentsOf, isFloat, type TensorType } from '../types.js';
 import { attention } from './attention.js';
 import { checkRounding, roundedRows, ROUNDING } from './contraction.js';
-import { checkPositive, indexAt, op, type Tensor, TypeMismatch } from './opDef.js';
+import { type Attributes, checkPositive, indexAt, op, type Tensor, TypeMismatch } from './opDef.js';
 
-/** A head: logits are scale·x·wᵀ for rows of x and the vocabulary's rows of w. */
-const HEAD = { x: 'one', w: 'one', scale: 'one' } as const;
+/** A head: logits are scale·x·wᵀ for rows of x and the vocabulary's rows of w, plus a bias of columns. */
+const HEAD = {
+  x: 'one',
+  w: 'one',
+  scale: 'one',
+  bias: { when: ({ biased }: Attributes): boolean => biased === true },
+} as const;
 /** What tokens are drawn with. Columns are tokens, or stand for those that `ids` says. */
 const DRAW = { inverseTemperature: 'one', low: 'one', high: 'one', ids: 'optional' } as const;
-const OPTIONAL = { cap: 'number', ...ROUNDING } as const;
+const OPTIONAL = { cap: 'number', biased: 'boolean', ...ROUNDING } as const;
 
 interface HeadOperands<V> {
   readonly x: V;
   readonly w: V;
   readonly scale: V;
+  readonly bias?: V | undefined;
 }
 
 interface HeadAttributes {
@@ -27,7 +33,10 @@ interface HeadAttributes {
 }
 
 /** Checks the operands of a head, and gives the extents of its logits. */
-function headShape({ x, w, scale }: HeadOperands<TensorType>, { cap, rounding }: HeadAttributes): readonly [Dim, Dim] {
+function headShape(
+  { x, w, scale, bias }: HeadOperands<TensorType>,
+  { cap, rounding }: HeadAttributes,
+): readonly [Dim, Dim] {
   checkPositive('cap', cap);
   checkRounding(rounding, x.shape[1]);
   if (x.shape.length !== 2 || w.shape.length !== 2 || x.shape[1] !== w.shape[1])
@@ -35,15 +44,17 @@ function headShape({ x, w, scale }: HeadOperands<TensorType>, { cap, rounding }:
   const [[rows], [vocab]] = [extentsOf(x.shape, 2), extentsOf(w.shape, 2)];
   const isOfRows = scale.shape.length === 2 && scale.shape[1] === 1 && scale.shape[0] === rows;
   if (!isOfRows && scale.shape.length > 0) throw new TypeMismatch('the row scale must be f32[R, 1] or f32[]');
+  if (bias !== undefined && !(isFloat(bias.dtype) && bias.shape.join() === String(vocab)))
+    throw new TypeMismatch(`the bias must be a vector of ${vocab} numbers`);
   return [rows, vocab];
 }
 
 /**
- * What `of` makes of the logits z[i, ·] = cap(scale[i]·(x[i]·wᵀ)) of the first `rows` rows. A scale of rank 0 is that
- * of every row.
+ * What `of` makes of the logits z[i, ·] = cap(scale[i]·(x[i]·wᵀ) + bias) of the first `rows` rows. A scale of rank 0 is
+ * that of every row.
  */
 function perRow<T>(
-  { x, w, scale }: HeadOperands<Tensor>,
+  { x, w, scale, bias }: HeadOperands<Tensor>,
   { cap, rounding }: HeadAttributes,
   rows: number,
   of: (z: Float64Array, row: number) => T,
@@ -55,7 +66,7 @@ function perRow<T>(
     const z = Float64Array.from({ length: vocab }, (_v, j) => {
       let acc = 0;
       for (let i = 0; i < k; i++) acc += data[row * k + i]! * w.data[j * k + i]!;
-      return softCap(acc * factor, cap);
+      return softCap(acc * factor + (bias?.data[j] ?? 0), cap);
     });
     return of(z, row);
   });
@@ -125,22 +136,23 @@ const logProbAt = (z: Float64Array, token: number): number => {
 /** The first maximum. */
 const argmax = (z: Float64Array): number => z.reduce((best, v, i) => (v > z[best]! ? i : best), 0);
 
-const DRAWING = '(x, w, scale, inverseTemperature[R], low[R], high[R], ids?[V])';
+const DRAWING = '(x, w, scale, bias?, inverseTemperature[R], low[R], high[R], ids?[V])';
 
 export const FUSED = {
   attention,
   logprob: scoring(
-    'logprob(x[R, K], w[V, K], scale[R, 1], target[R]) {cap?}: f32[R] = log_softmax(scale·x·wᵀ) at target',
+    'logprob(x[R, K], w[V, K], scale[R, 1], bias?[V], target[R]) {cap?, biased?}: f32[R] = ' +
+      'log_softmax(scale·x·wᵀ + bias) at target',
     'f32',
     logProbAt,
   ),
   is_argmax: scoring(
-    'is_argmax(x, w, scale, target): i32[R] = 1 where target is the first maximum of scale·x·wᵀ',
+    'is_argmax(x, w, scale, bias?, target): i32[R] = 1 where target is the first maximum of scale·x·wᵀ + bias',
     'i32',
     (z, target) => (argmax(z) === target ? 1 : 0),
   ),
   draw: drawing(
-    `draw${DRAWING}: i32[R] = a token of softmax(z·inverseTemperature), z = scale·x·wᵀ`,
+    `draw${DRAWING}: i32[R] = a token of softmax(z·inverseTemperature), z = scale·x·wᵀ + bias`,
     'i32',
     (_, column, tokenOf) => tokenOf(column),
   ),
@@ -150,7 +162,7 @@ export const FUSED = {
     logProbAt,
   ),
   head_logits: op({
-    summary: 'head_logits(x, w, scale) {rows = [F]}: f32[F, V] = scale·x·wᵀ of the first rows',
+    summary: 'head_logits(x, w, scale, bias?) {rows = [F]}: f32[F, V] = scale·x·wᵀ + bias of the first rows',
     fuse: 'opaque',
     operands: HEAD,
     attributes: { rows: 'dims' },

@@ -25,6 +25,8 @@ export interface DecoderConfig extends ModelConfig {
   readonly rmsNormEps: number;
   /** True if the head is the embedding table and there is no lm_head. */
   readonly tieWordEmbeddings: boolean;
+  /** Whether the head of the vocabulary adds a bias. Default: it does not. */
+  readonly hasHeadBias?: true;
   /** Projections that add a bias to their product. */
   readonly biased: readonly Projection[];
   readonly rope: RopeConfig;
@@ -122,6 +124,7 @@ export type Differences = Pick<
   | 'factors'
   | 'recurrent'
   | 'isOutputGated'
+  | 'hasHeadBias'
 >;
 
 /** What each family specifies. */

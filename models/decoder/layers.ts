@@ -463,7 +463,11 @@ export function buildLayers(
   const head = `${shape.tieWordEmbeddings ? names.embedding : names.head}.weight`;
   const logits = (last: Value): Value => {
     const normed = norm(last, names.finalNorm, { factor: factors.logits });
-    return capped(b, linear(normed, weight(head, [shape.vocabSize, hidden]), 'logits'), shape.caps?.logits);
+    const isBiased = shape.hasHeadBias === true;
+    const product = linear(normed, weight(head, [shape.vocabSize, hidden]), isBiased ? 'head_product' : 'logits');
+    if (!isBiased) return capped(b, product, shape.caps?.logits);
+    const bias = toF32(weight(`${names.head}.bias`, [shape.vocabSize]), 'head_bias');
+    return capped(b, b.add('add', { a: product, b: bias }, {}, 'logits'), shape.caps?.logits);
   };
   // Factors and caps of logits are those of the vocabulary's, as in transformers.
   const classLogits = (last: Value, { layers }: ClassHead): Value =>

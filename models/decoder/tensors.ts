@@ -239,6 +239,9 @@ export function decoderTensors(
             missingHint: UNTIED,
           } as const,
         ]),
+    ...(config.hasHeadBias === true && config.head === undefined
+      ? [{ name: `${names.head}.bias`, shape: [config.vocabSize], role: 'bias' } as const]
+      : []),
   ];
 }
 

@@ -118,6 +118,33 @@ export const LAYER_NORM_FAMILIES = [
     }),
   }),
 
+  // Phi 1, 1.5 and 2 (arXiv:2309.05463): branches side by side behind one norm, biases everywhere, also at the head.
+  decoderFamily({
+    name: 'PhiForCausalLM',
+    modelType: 'phi',
+    covers: 'Phi 1, 1.5 and 2',
+    maxPositions: 2048,
+    epsilonKey: 'layer_norm_eps',
+    epsilon: 1e-5,
+    activation: 'geluTanh',
+    rotaryPart: 0.5,
+    names: {
+      ...LLAMA_NAMES,
+      finalNorm: 'model.final_layernorm',
+      projections: { ...LLAMA_NAMES.projections, o: 'self_attn.dense', up: 'mlp.fc1', down: 'mlp.fc2' },
+      norms: { attention: { before: 'input_layernorm' }, ffn: {} },
+      qkNorms: { q: 'self_attn.q_layernorm', k: 'self_attn.k_layernorm' },
+    },
+    differences: (read) => ({
+      norm: LAYER_NORM,
+      biased: ['q', 'k', 'v', 'o', 'up', 'down'],
+      isGated: false,
+      parallel: 'one norm',
+      hasHeadBias: true,
+      ...(read.flag('qk_layernorm') ? { qkNorm: 'head' } : {}),
+    }),
+  }),
+
   // GPT-NeoX (arXiv:2204.06745) and Pythia: attention and feed-forward side by side, GELU, biases.
   decoderFamily({
     name: 'GPTNeoXForCausalLM',

@@ -21,14 +21,19 @@ import { randomArray, randomSource, runGenerated, RUNNABLE } from './harness.js'
 
 const [K, VOCAB, ROWS] = [64, 700, 37];
 const IDS = [{ tensor: 'head.ids', rows: VOCAB }];
+const BIASES = [{ tensor: 'head.bias', rows: VOCAB }];
 const DRAW = { inverseTemperature: 'heat', low: 'low', high: 'high' };
 
-/** `stores`: the head keeps the logits of the first rows, too. `maps`: columns stand for other tokens. */
+/**
+ * `stores`: the head keeps the logits of the first rows, too. `maps`: columns stand for other tokens. `biased`: columns
+ * have a bias of the type of the rows.
+ */
 function headOf(
   dtype: 'f32' | 'bf16',
   layout: 'panels' | 'vnni' | 'kmajor',
   stores: boolean,
   maps = false,
+  biased = false,
 ): KernelModule {
   const buffer = (
     name: string,
@@ -57,6 +62,7 @@ function headOf(
       a: 'x',
       weight: 'w',
       rowScale,
+      ...(biased ? { bias: 'bias' } : {}),
       draw: { ...DRAW, ...ids },
       ...logits,
     },
@@ -86,6 +92,7 @@ function headOf(
       buffer('token', 'i32', 1, 'output'),
       buffer('token_log_prob', 'f32', 1, 'output'),
       ...(maps ? [{ ...buffer('ids', 'f32', 1, 'weight'), rows: VOCAB }] : []),
+      ...(biased ? [{ ...buffer('bias', dtype, 1, 'weight'), rows: VOCAB }] : []),
       ...(stores
         ? [
             { ...buffer('logits', 'f32', VOCAB, 'arena'), rows: 'F' },
@@ -99,6 +106,9 @@ function headOf(
       ...(maps
         ? [{ name: 'ids', layout: 'rows', format: 'f32', sources: IDS, k: 1, pairing: { kind: 'none' } } as const]
         : []),
+      ...(biased
+        ? [{ name: 'bias', layout: 'rows', format: dtype, sources: BIASES, k: 1, pairing: { kind: 'none' } } as const]
+        : []),
     ],
     kernels,
   };
@@ -106,10 +116,12 @@ function headOf(
 
 const random = randomSource(17);
 const bf16 = (length: number): Float64Array => randomArray(random, length).map((v) => roundToBf16(v));
+const BIAS = randomArray(randomSource(18), VOCAB).map((v) => roundToBf16(v));
 /** Tokens of a larger vocabulary, in no order. */
 const ids = Float64Array.from({ length: VOCAB }, (_, column) => (column * 7919 + 13) % 131_071);
 const tensors = new Map([
   ['head.weight', { rows: VOCAB, columns: K, data: bf16(VOCAB * K) }],
+  ['head.bias', { rows: VOCAB, columns: 1, data: BIAS }],
   ['head.ids', { rows: VOCAB, columns: 1, data: ids }],
 ]);
 const keys = Array.from({ length: ROWS }, (_, row) => noiseKey(0x1234_5678_9abc_def0n, row));
@@ -205,10 +217,10 @@ describe.runIf(hasNvcc)('kernels that keep logits', () => {
 });
 
 describe.each([
-  ['a draw in the head', false, false],
-  ['a head that keeps logits', true, false],
-  ['a head whose columns stand for other tokens', false, true],
-])('%s', (_title, stores, maps) => {
+  ['a draw in the head', false, false, false],
+  ['a head that keeps logits, whose columns have a bias', true, false, true],
+  ['a head whose columns stand for other tokens', false, true, false],
+])('%s', (_title, stores, maps, biased) => {
   /** In CI, a head that keeps logits runs with one schedule: only what it stores differs from the other head. */
   const few = stores || maps ? [0] : [0, 1];
   const CPU: Readonly<Record<CpuIsa, readonly (readonly [number, number, number, number, number])[]>> = {
@@ -225,7 +237,8 @@ describe.each([
   };
 
   it.each(RUNNABLE)('in C, %s', (isa) => {
-    const module = isa === 'amx' ? headOf('bf16', 'vnni', stores, maps) : headOf('f32', 'panels', stores, maps);
+    const module =
+      isa === 'amx' ? headOf('bf16', 'vnni', stores, maps, biased) : headOf('f32', 'panels', stores, maps, biased);
     const all = CPU[isa];
     const schedules = casesHere(all, ...few.slice(0, all.length)).map(([mr, nr, kc, mb, nb]): CpuGemmSchedule => ({
       kind: 'gemm',
@@ -277,7 +290,7 @@ describe.each([
     ['Hopper', [gemm('wgmma', { tm: 128, tn: 256, tk: 64, stages: 2 })]],
   ])('in CUDA, %s', (_skeleton, all) => {
     const schedules = casesHere(all, ...few.slice(0, all.length));
-    const module = headOf('bf16', 'kmajor', stores, maps);
+    const module = headOf('bf16', 'kmajor', stores, maps, biased);
     compare(
       module,
       (inputs, rows, i) =>

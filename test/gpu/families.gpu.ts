@@ -51,6 +51,7 @@ const YARDSTICKS: Readonly<Record<Checkpoint, readonly [error: number, agreement
   starcoder2: [0.28, 0.996],
   cohere: [0.11, 1],
   nemotron: [0.32, 0.992],
+  phi: [0.036, 1],
   falcon: [0.36, 1],
   gpt2: [0.029, 1],
   opt: [0.26, 1],

@@ -80,6 +80,7 @@ const NAMES: Readonly<Record<string, string>> = {
   'Ministral 3': 'ministral3',
   'Granite MoE': 'granitemoe',
   Apertus: 'apertus',
+  Phi: 'phi',
   'GPT-2': 'gpt2',
   OPT: 'opt',
   BLOOM: 'bloom',

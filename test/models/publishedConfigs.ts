@@ -285,6 +285,20 @@ export const READ: readonly (readonly [model: string, config: Json, family: stri
     'Phi3ForCausalLM',
   ],
   [
+    'Phi 2',
+    {
+      architectures: ['PhiForCausalLM'],
+      model_type: 'phi',
+      ...sizes([2560, 10_240, 32], [32, 32], 51_200),
+      hidden_act: 'gelu_new',
+      layer_norm_eps: 1e-5,
+      max_position_embeddings: 2048,
+      partial_rotary_factor: 0.4,
+      qk_layernorm: false,
+    },
+    'PhiForCausalLM',
+  ],
+  [
     'Pythia',
     {
       architectures: ['GPTNeoXForCausalLM'],

@@ -55,6 +55,31 @@ describe('fuseLogProb', () => {
     );
   });
 
+  it('takes a bias of the vocabulary along, as it is stored', () => {
+    const biased = (bias: string): readonly (readonly [string, string])[] => [
+      ['weight @head : f32[6, 4]', `weight @head : f32[6, 4]\n    weight @bias : bf16[6]${bias}`],
+      [
+        '%logits = mul(%unscaled, %scale) : f32[R, 6]',
+        '%scaled = mul(%unscaled, %scale) : f32[R, 6]\n    %logits = add(%wide, %scaled) : f32[R, 6]',
+      ],
+    ];
+    check(
+      edit(LOG_PROB, ...biased('\n    %wide = cast(@bias) {dtype = "f32"} : f32[6]')),
+      fuse,
+      `
+      func @g(%x: f32[R, 4], %scale: f32[R, 1], %target: i32[R]) -> (f32[R]) {
+        weight @head : f32[6, 4]
+        weight @bias : bf16[6]
+        %picked = logprob(%x, @head, %scale, @bias, %target) {biased = true} : f32[R] at "head"
+        return %picked
+      }
+    `,
+    );
+    // One that a program computes has no kernel.
+    const computed = '\n    %wide_bias = cast(@bias) {dtype = "f32"} : f32[6]\n    %wide = neg(%wide_bias) : f32[6]';
+    checkUnchanged(edit(LOG_PROB, ...biased(computed)), fuseLogProb);
+  });
+
   const CAPPED = `
     %bounded_by = const() {value = 0.5} : f32[]
     %small = mul(%scaled, %bounded_by) : f32[R, 6]

@@ -54,6 +54,7 @@ const FAMILIES = [
       decoder_sparse_step: 2,
     },
   ],
+  ['PhiForCausalLM', { model_type: 'phi', hidden_size: 256, num_key_value_heads: 4 }],
   ['GPTNeoXForCausalLM', { model_type: 'gpt_neox', num_key_value_heads: 4, rotary_pct: 0.25 }],
   ['GemmaForCausalLM', { model_type: 'gemma', tie_word_embeddings: true }],
   [

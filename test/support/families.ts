@@ -169,6 +169,11 @@ const FAMILIES: Readonly<Record<string, Own>> = {
     sliding_window: dice.chance(0.5) ? dice.whole(1, 9) : null,
     use_bias: dice.chance(0.7),
   }),
+  phi: (dice, { headDim }) => ({
+    partial_rotary_factor: part(dice, headDim),
+    qk_layernorm: dice.chance(0.5),
+    tie_word_embeddings: dice.chance(0.3),
+  }),
   gpt_neox: (dice, { headDim, heads }) => ({
     rotary_pct: part(dice, headDim),
     use_parallel_residual: dice.chance(0.7),

@@ -28,6 +28,7 @@ export const DENSE_CHECKPOINTS = [
   'smollm3',
   'stablelm',
   'gpt-neox',
+  'phi',
   'gemma',
   'gemma2',
   'gemma3',

@@ -2,7 +2,7 @@
  * The epilogue of the contraction with the vocabulary, a row at a time. Of every TW_HEAD_BLOCK columns it leaves a part
  * in [rows][blocks][width]:
  *
- *   0  max z, where z = cap(scale · accumulator)       4  max score, where score = z · heat + noise
+ *   0  max z, z = cap(scale · accumulator + bias)       4  max score, where score = z · heat + noise
  *   1  Σ exp(z − max)                                  5  first column of it
  *   2  first column of the max                         6  z there
  *   3  z at the target, or −∞
@@ -10,12 +10,14 @@
  * Parts 4 to 7 are of kernels that draw. At an inverse temperature (heat) of 0 the scores are the logits.
  */
 #pragma once
+#include "lib/elements.h"
 #include "lib/gumbel.h"
 
 enum { TW_HEAD_BLOCK = 256 };
 
 typedef struct HeadConfig {
   int vocab, block;                 /* columns, and those of a part */
+  int has_bias, bias, bias_type;    /* whether columns have a bias, its buffer, and its elements */
   float cap, inverse_cap;           /* a cap of 0: there is none */
   int target, parts;                /* indices of buffers */
   int64_t parts_stride;
@@ -55,12 +57,22 @@ TW_FN tw_i tw_tokens_of(const HeadConfig config, const tw_launch *launch, int64_
   return tw_int(tw_load(own));
 }
 
+/* The biases of columns from `column` on, of which `left` are below the last one. */
+TW_FN tw_v tw_bias_of(const HeadConfig config, const tw_launch *launch, int64_t column, int32_t left) {
+  const void *const bias = launch->buffers[config.bias];
+  if (left >= 16) return tw_load_as((ElementType)config.bias_type, bias, column);
+  float own[16] = { 0 };
+  for (int32_t i = 0; i < left; i++) own[i] = tw_s_load_as((ElementType)config.bias_type, bias, column + i);
+  return tw_load(own);
+}
+
 /* Columns [first, first + n) of a row, whose accumulators at `z` become logits. */
 TW_FN void tw_head_block(
     const HeadConfig config, const tw_launch *launch, float *z, int64_t row, int64_t first, int32_t n, tw_v scale) {
   HeadTop top = tw_no_top();
   for (int32_t j = 0; j < n; j += 16) {
     tw_v x = tw_load(z + j) * scale;
+    if (config.has_bias) x = x + tw_bias_of(config, launch, first + j, n - j);
     if (config.cap != 0.0f) x = tw_set1(config.cap) * tw_tanh(x * tw_set1(config.inverse_cap));
     x = tw_within(config, x, n - j);
     tw_store(z + j, x);

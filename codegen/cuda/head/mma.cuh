@@ -13,9 +13,9 @@
 namespace tw {
 
 /* A row of a warp's part, 32 columns at a time: a quad of lanes has eight of a piece each. */
-template <MmaConfig config, HeadConfig head, class BlockParts>
+template <MmaConfig config, HeadConfig head, class Scale, class BlockParts>
 TW_DEVICE void mma_head_row(const MmaRow<config> &products, int row, int i, int is_stored, int n0, int j0, int sub,
-    int quad, float scale, const HeadBuffers &buffers, BlockParts &parts) {
+    int quad, const Scale &scale_of, float scale, const HeadBuffers &buffers, BlockParts &parts) {
   const int wanted = buffers.target[row];
   Draw draw;
   if constexpr (head.draws) draw = buffers.draw(row);
@@ -27,7 +27,8 @@ TW_DEVICE void mma_head_row(const MmaRow<config> &products, int row, int i, int 
 #pragma unroll
     for (int e = 0; e < 8; e++) {
       const int column = first + e / 2 * 8 + e % 2;
-      z[e] = column < head.vocab ? logit_of<head>(scale, products(4 * b + e / 2, e % 2)) : -infinity();
+      z[e] = column < head.vocab ? logit_of<head>(scale_of, scale, products(4 * b + e / 2, e % 2), column)
+                                 : -infinity();
       if (column == wanted) parts.target[i] = z[e];
       top = max(top, z[e]);
     }
@@ -94,7 +95,8 @@ TW_DEVICE void mma_head(int rows, const T *a, const T *weight, const Prologue &p
     for (int half = 0; half < config.warp_m / 8; half++) {
       const int i = forgotten(i0 + 8 * half), row = m0 + i < rows ? m0 + i : rows - 1;
       const float scale = scale_of(row, values + i * Prologue::row_values);
-      mma_head_row<config, head>({ products, half }, row, i, m0 + i < rows, n0, j0, sub, quad, scale, buffers, parts);
+      mma_head_row<config, head>({ products, half }, row, i, m0 + i < rows, n0, j0, sub, quad, scale_of, scale,
+          buffers, parts);
     }
   }
   __syncthreads();

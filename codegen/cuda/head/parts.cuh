@@ -25,6 +25,8 @@ struct HeadConfig {
   bool draws;
   /* From row to row of the logits that are kept of the first rows; 0: none are. */
   int logits_stride;
+  /* Whether a bias is added to each column behind the scale. */
+  bool has_bias = false;
 
   TW_CONSTEXPR int blocks() const { return (vocab + HEAD_BLOCK - 1) / HEAD_BLOCK; }
   TW_CONSTEXPR int part_width() const { return draws ? 8 : 4; }
@@ -48,9 +50,11 @@ struct HeadBuffers {
   TW_DEVICE Draw draw(int row) const { return { inverse_temperature[row], key_low[row], key_high[row], ids }; }
 };
 
-/* The logit of a product. */
-template <HeadConfig head> TW_DEVICE float logit_of(float scale, float product) {
-  const float z = mul(scale, product);
+/* The logit of a product in a column. `of`: `of(column)` is its bias, if it has one. */
+template <HeadConfig head, class Scale>
+TW_DEVICE float logit_of(const Scale &of, float scale, float product, int column) {
+  float z = mul(scale, product);
+  if constexpr (head.has_bias) z = add(z, of(column));
   if constexpr (head.cap == 0) return z;
   else return mul((float)head.cap, bounded(mul((float)(2 * 1.4426950408889634 / head.cap), z)));
 }

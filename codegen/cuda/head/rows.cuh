@@ -38,11 +38,12 @@ template <HeadConfig head, class Scale, bool keeps_logits = head.keeps_logits()>
 #pragma unroll
       for (int e = 0; e < 2; e++) {
         float &z = products(g, e);
-        z = !is_whole && first + 8 * g + e >= head.vocab ? -infinity() : logit_of<head>(scale, z);
+        const int column = first + 8 * g + e;
+        z = !is_whole && column >= head.vocab ? -infinity() : logit_of<head>(scale_of, scale, z, column);
         if (wanted == 8 * g + e) hit = z;
         top = max_nan(top, z);
         if constexpr (keeps_logits) {
-          if (is_stored && row < buffers.logit_rows && first + 8 * g + e < head.vocab)
+          if (is_stored && row < buffers.logit_rows && column < head.vocab)
             (buffers.logits + (long long)row * head.logits_stride + first)[8 * g + e] = z;
         }
       }
@@ -100,7 +101,7 @@ TW_DEVICE void keep_logits(int row0, int column0, int self, const float *product
         const float scale = scale_of(row, values + local * row_values);
         float *const kept = buffers.logits + (long long)row * head.logits_stride + column0;
         for (int c = self & 31; c < HEAD_BLOCK && column0 + c < head.vocab; c += 32)
-          kept[c] = logit_of<head>(scale, products[local * pitch + c]);
+          kept[c] = logit_of<head>(scale_of, scale, products[local * pitch + c], column0 + c);
       }
       __syncthreads();
     }

@@ -11,10 +11,10 @@
 namespace tw {
 
 /* The piece of row i of the tile, whose columns begin at `first`; `product`: the lane's. */
-template <HeadConfig head, class BlockParts>
-TW_DEVICE void simt_head_piece(int row, int i, int first, int piece, int lane, float scale, float product,
-    const HeadBuffers &buffers, BlockParts &parts) {
-  const float z = first + lane < head.vocab ? logit_of<head>(scale, product) : -infinity();
+template <HeadConfig head, class Scale, class BlockParts>
+TW_DEVICE void simt_head_piece(int row, int i, int first, int piece, int lane, const Scale &scale_of, float scale,
+    float product, const HeadBuffers &buffers, BlockParts &parts) {
+  const float z = first + lane < head.vocab ? logit_of<head>(scale_of, scale, product, first + lane) : -infinity();
   if constexpr (head.keeps_logits()) {
     if (row < buffers.logit_rows && first + lane < head.vocab)
       buffers.logits[(long long)row * head.logits_stride + first + lane] = z;
@@ -60,7 +60,7 @@ TW_DEVICE void simt_head(int rows, const A *a, const W *weight, const Prologue &
     for (int item = warp; item < config.tile_m * pieces; item += SIMT_WARPS) {
       const int i = item / pieces, row = m0 + i, piece = item % pieces;
       if (row >= rows) break;
-      simt_head_piece<head>(row, i, n0 + piece * PIECE_COLUMNS, sub / PIECE_COLUMNS + piece, lane,
+      simt_head_piece<head>(row, i, n0 + piece * PIECE_COLUMNS, sub / PIECE_COLUMNS + piece, lane, scale_of,
           scale_of(row, values + i * Prologue::row_values),
           tile[i * config.pitch() + piece * PIECE_COLUMNS + lane], buffers, parts);
     }

@@ -1,8 +1,9 @@
 /** What units say of a head (head/parts.cuh): its Config, its buffers, and what products are scaled by. */
 import { LOGPROB_BLOCK, type LogProbKernel } from '../../../ir/kernel.js';
+import type { Scalar } from '../../../ir/scalar.js';
 import { physicalColumns, storedLogits } from '../../operands.js';
 import type { RowPrologue } from './contraction.js';
-import { type Functor, functorOf } from './functor.js';
+import { type Functor, functorOf, type Method } from './functor.js';
 import { type CudaOperands, CudaRowScope } from './operands.js';
 import { LaneBody } from './scalarPrinter.js';
 import { buffersText, type ConfigFields, configText } from './unit.js';
@@ -28,6 +29,8 @@ export interface HeadConfig extends ConfigFields {
   readonly cap: number;
   readonly draws: boolean;
   readonly logitsStride: number;
+  /** Present if it is true. */
+  readonly hasBias?: true;
 }
 
 export function headConfig(kernel: LogProbKernel, operands: CudaOperands): HeadConfig {
@@ -39,6 +42,7 @@ export function headConfig(kernel: LogProbKernel, operands: CudaOperands): HeadC
     cap,
     draws: draw !== undefined,
     logitsStride: storedLogits(kernel, operands)?.stride ?? 0,
+    ...(kernel.bias === undefined ? {} : { hasBias: true }),
   };
 }
 
@@ -64,7 +68,7 @@ export const headBuffers = ({ target, parts, draw, logits }: LogProbKernel, oper
     '      ',
   );
 
-/** What the products of a row are scaled by. */
+/** What the products of a row are scaled by, and what is added to those of a column. */
 export function scaleFunctor(kernel: LogProbKernel, operands: CudaOperands, prologue: RowPrologue): Functor {
   const row = new CudaRowScope(operands, 'row', 'r', prologue.given('values'));
   const scale = new LaneBody(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
@@ -73,7 +77,15 @@ export function scaleFunctor(kernel: LogProbKernel, operands: CudaOperands, prol
       head: 'TW_DEVICE float operator()(int row, const float *values) const',
       lines: [...row.lines, `return ${scale};`],
     },
+    ...(kernel.bias === undefined ? [] : [biasMethod(kernel.bias, operands)]),
   ]);
+}
+
+function biasMethod(bias: string, operands: CudaOperands): Method {
+  const body = new LaneBody(new CudaRowScope(operands, '0'));
+  const load: Scalar = { op: 'load', buffer: bias, access: { kind: 'column' } };
+  const [value] = body.floats(load, { id: 'b', column: 'column', lanes: 1 });
+  return { head: 'TW_DEVICE float operator()(int column) const', lines: [...body.lines, `return ${value};`] };
 }
 
 /**
