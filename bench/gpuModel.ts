@@ -131,7 +131,7 @@ export const isTrialOf = ({ kernel, tokens }: ScheduleTrial, path: string, t: nu
   (roleOf(path) === kernel || path === kernel) && (tokens === undefined || tokens === t);
 
 const GEMM = new RegExp(
-  String.raw`^(wgmma|mma|simt|skinny|skinnyWgmma|grouped) (\d+)[×x](\d+)[×x](\d+) s(\d+) c([12]) r(\d+) ` +
+  String.raw`^(wgmma|mma|simt|skinny|skinnyWgmma|grouped|micro) (\d+)[×x](\d+)[×x](\d+) s(\d+) c([12]) r(\d+) ` +
     String.raw`(cooperative|pingpong|deferred)(?: rem(\d+))?(?: e(1))?$`,
 );
 const ATTENTION = /^(mma|simt|wgmma) q(\d+) k(\d+)(?: c([248]))?(?: t([24]))?(?: lone([5-8]))?(?: m([23]))?( shared)?$/;

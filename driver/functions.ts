@@ -11,6 +11,7 @@ import { type Checkpoint, openCheckpoint } from '../models/checkpoint.js';
 import { withDraft } from '../models/draft/open.js';
 import type { DraftOptions, MaskKind, StepOptions } from '../models/model/model.js';
 import { keptGroups } from '../models/quantized/compressedTensors.js';
+import { microscaledIn } from '../models/quantized/mxfp4.js';
 import { describeRandomCheckpoint } from '../models/randomCheckpoint.js';
 import { copyRows } from '../passes/copyRows.js';
 import type { StoredFormats } from '../passes/keepBlockWeights.js';
@@ -113,8 +114,11 @@ export function answeringFunctions(
   return { ...module, functions: [...kept, copyOf(steps, ownNumerics(checkpoint, numerics))] };
 }
 
-const ownNumerics = (checkpoint: Checkpoint, numerics: Numerics): Numerics =>
-  numerics.groups === 'kept' ? { ...numerics, groupsOf: groupsIn(checkpoint) } : numerics;
+const ownNumerics = (checkpoint: Checkpoint, numerics: Numerics): Numerics => ({
+  ...numerics,
+  ...(numerics.groups === 'kept' ? { groupsOf: groupsIn(checkpoint) } : {}),
+  ...(numerics.micro === 'kept' ? { microscaled: microscaledIn(checkpoint.tensors) } : {}),
+});
 
 /** The groups of a checkpoint's matrices of 4 bits. Throws UsageError where it has none that kernels read so. */
 function groupsIn({ tensors }: Checkpoint): GroupsOf {

@@ -15,9 +15,10 @@ export type CudaArch = (typeof CUDA_ARCHS)[number];
  * mma.sync (sm_80 and later). `wgmma` uses TMA, mbarriers and warp-specialized wgmma (sm_90a). `skinny` is for up to 64
  * rows: mma.sync behind a deep ring of weights that is filled while the preceding kernel ends (sm_80 and later; the
  * vocabulary on sm_90a only, because its sums are those of wgmma). `skinnyWgmma` does the same with TMA and wgmma
- * (sm_90a). These four give the same bits on one GPU. `grouped` is for weights of 4 bits in groups (sm_90a).
+ * (sm_90a). These four give the same bits on one GPU. `grouped` is for weights of 4 bits in groups, `micro` for
+ * microscaled ones of experts (sm_90a); `micro` has the bits of the same weights in bf16.
  */
-export const CUDA_GEMM_SKELETONS = ['simt', 'mma', 'wgmma', 'skinny', 'skinnyWgmma', 'grouped'] as const;
+export const CUDA_GEMM_SKELETONS = ['simt', 'mma', 'wgmma', 'skinny', 'skinnyWgmma', 'grouped', 'micro'] as const;
 export type CudaGemmSkeleton = (typeof CUDA_GEMM_SKELETONS)[number];
 
 /**

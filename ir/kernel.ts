@@ -426,6 +426,7 @@ export interface WeightSource {
  * - `quads`: panels of 32 columns of codes, with or without their scales (ir/quads.ts).
  * - `kmajor`: [n, roundUp(k, 8)], row-major with rows in physical order, as tensor cores read it from shared memory.
  * - `groups`: codes of 4 bits with their scales and zero points, in blocks of 8 rows × 128 columns (ir/groups.ts).
+ * - `microscaled`: codes of 4 bits with powers of two, in blocks of 16 rows × 64 columns (ir/microscaled.ts).
  * - `rows`: the checkpoint's own [n, k] in its own format, mapped and never copied (embedding tables); no scale.
  * ir/storage.ts says which formats each layout supports.
  */

@@ -1,6 +1,7 @@
 /** The logical matrix that a WeightDecl stands for, before any packing. */
 import { roundToGroups, valuesOfGroups } from './groups.js';
 import type { WeightDecl } from './kernel.js';
+import { roundToMicroscaled } from './microscaled.js';
 import { sourceRows, tensorRow } from './packing.js';
 import { rowScale } from './rounding.js';
 import { type CodeFormat, FORMATS, isBlockFormat, isCodeFormat } from './storage.js';
@@ -59,6 +60,7 @@ export function logicalWeight(decl: WeightDecl, tensors: ReadonlyMap<string, Raw
   }
   if (!round || decl.from === 'codes' || isBlockFormat(decl.format)) return result;
   if (decl.group !== undefined) return valuesOfGroups(roundToGroups(result, decl.group), decl.group);
+  if (decl.format === 'mxfp4') return roundToMicroscaled(result);
   const format = FORMATS[decl.format];
   return format.decode(format.encode(result));
 }

@@ -123,6 +123,7 @@ export function packedDepth({ layout, format, k }: DepthOf): number {
     case 'rows':
     case 'panels':
     case 'groups':
+    case 'microscaled':
       return k;
     case 'vnni':
       return roundUp(k, VNNI_DEPTH);

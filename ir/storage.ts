@@ -3,6 +3,7 @@
  * name the format of every tensor, packing converts it to the format of the weight, and code generators ask how an
  * element is loaded.
  */
+import { MICRO_COLUMNS, microscaledBytes } from './microscaled.js';
 import { QUAD_COLUMNS, QUADS, quadPanelBytes, unitBytes, unitDepth } from './quads.js';
 import { LARGEST, roundToDType } from './round.js';
 import { DTYPE_BYTES, type FloatType } from './types.js';
@@ -10,7 +11,7 @@ import { DTYPE_BYTES, type FloatType } from './types.js';
 export { LARGEST };
 
 /** Layouts of a packed weight; see WeightDecl. */
-export const LAYOUTS = ['panels', 'vnni', 'quads', 'kmajor', 'groups', 'rows'] as const;
+export const LAYOUTS = ['panels', 'vnni', 'quads', 'kmajor', 'groups', 'microscaled', 'rows'] as const;
 export type Layout = (typeof LAYOUTS)[number];
 
 /** Formats of checkpoint tensors whose elements are floats of their own. */
@@ -28,7 +29,16 @@ export type BlockName = (typeof BLOCK_NAMES)[number];
 /** Codes of 4 bits: a value is (code − zero point) · scale, both of its group of columns (ir/groups.ts). */
 const GROUP_FORMATS = ['u4'] as const;
 
-export const WEIGHT_FORMATS = [...FORMAT_NAMES, ...CODE_FORMATS, ...BLOCK_NAMES, ...GROUP_FORMATS] as const;
+/** Codes of 4 bits in E2M1 with a power of two for every 32 columns (ir/microscaled.ts). */
+const MICRO_FORMATS = ['mxfp4'] as const;
+
+export const WEIGHT_FORMATS = [
+  ...FORMAT_NAMES,
+  ...CODE_FORMATS,
+  ...BLOCK_NAMES,
+  ...GROUP_FORMATS,
+  ...MICRO_FORMATS,
+] as const;
 /** Formats of packed weights. */
 export type WeightFormat = (typeof WEIGHT_FORMATS)[number];
 
@@ -199,6 +209,26 @@ const u4 = {
     ),
 } as const satisfies StorageFormat;
 
+/** Codes of 4 bits with their powers of two. Values are those of ir/microscaled.ts. */
+const mxfp4 = {
+  name: 'mxfp4',
+  code: 11,
+  element: 'u8',
+  elementBits: 4.25,
+  blockElements: MICRO_COLUMNS,
+  scales: 'blocks',
+  zeroPoints: 'none',
+  takesColumnScale: false,
+  layouts: ['microscaled'],
+  bytes: microscaledBytes,
+  decode: () => refuse('mxfp4'),
+  encode: () => refuse('mxfp4'),
+} as const satisfies StorageFormat;
+
+function refuse(name: string): never {
+  throw new Error(`${name} is no format of single elements.`);
+}
+
 const I8: Bits = { toValue: (bits) => (bits << 24) >> 24, ofValue: (value) => value & 0xff };
 
 /** Blocks, which are packed as they are stored. Their values are those of ir/blocks.ts. */
@@ -207,9 +237,6 @@ function blocks<N extends BlockName>(
   code: number,
 ): StorageFormat & { readonly name: N; readonly element: 'u8'; readonly layouts: readonly ['quads'] } {
   const panel = QUADS[name];
-  const refuse = (): never => {
-    throw new Error(`${name} is no format of single elements.`);
-  };
   return {
     name,
     code,
@@ -221,8 +248,8 @@ function blocks<N extends BlockName>(
     takesColumnScale: false,
     layouts: ['quads'],
     bytes: (rows, k) => (rows / QUAD_COLUMNS) * quadPanelBytes(panel, k),
-    decode: refuse,
-    encode: refuse,
+    decode: () => refuse(name),
+    encode: () => refuse(name),
   };
 }
 
@@ -239,6 +266,7 @@ export const FORMATS = {
   q5_k: blocks('q5_k', 8),
   q6_k: blocks('q6_k', 9),
   u4,
+  mxfp4,
 } as const satisfies Readonly<Record<WeightFormat, StorageFormat>>;
 
 export const isBlockFormat = (name: string): name is BlockName => BLOCK_NAMES.some((each) => each === name);

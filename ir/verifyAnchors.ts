@@ -19,6 +19,7 @@ import {
 } from './kernel.js';
 import { type Mask, reachOfMask } from './mask.js';
 import { scaleBuffers } from './kernelAccess.js';
+import { MICRO_DEPTH } from './microscaled.js';
 import { sourceRows } from './packing.js';
 import { orderProblem } from './rotaryOrder.js';
 import { MAX_SAMPLE_VOCAB, MAX_TOP_TOKENS, maskWords, SAMPLE_INPUT_NAMES, SAMPLE_INPUTS } from './sampleInputs.js';
@@ -76,6 +77,8 @@ export function verifyContraction(
     check.fail(`weight '${name}' is ${weight.format}, '${a.name}' is ${a.dtype}: tensor cores multiply equal types.`);
   if (weight.layout === 'groups' && a.dtype !== 'bf16' && a.dtype !== 'f16')
     check.fail(`weight '${name}' is in groups, but '${a.name}' is ${a.dtype}: tensor cores multiply 16-bit numbers.`);
+  if (weight.layout === 'microscaled' && a.dtype !== 'bf16')
+    check.fail(`weight '${name}' is microscaled, but '${a.name}' is ${a.dtype}: its values are exact in bf16.`);
   if (weight.layout === 'vnni' && a.dtype !== element)
     check.fail(`weight '${name}' is in layout vnni, but '${a.name}' is ${a.dtype}.`);
 }
@@ -358,6 +361,8 @@ export function verifyWeight(
     fail(`format ${weight.format} ${weight.group === undefined ? 'needs' : 'has no'} groups of columns.`);
   if (weight.group !== undefined && groupOf(weight.group, weight.k) !== weight.group)
     fail(`groups of ${weight.group} columns of ${weight.k} cannot be packed.`);
+  if (weight.layout === 'microscaled' && weight.k % MICRO_DEPTH !== 0)
+    fail(`${weight.k} columns are no whole blocks of ${MICRO_DEPTH}.`);
   if (weight.group !== undefined && weight.experts !== undefined) fail('matrices of experts are not kept in groups.');
   if (
     weight.from !== undefined &&

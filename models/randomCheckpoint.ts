@@ -2,13 +2,13 @@
 import { createHash } from 'node:crypto';
 import { dirname, resolve } from 'node:path';
 import { UserError } from '../errors.js';
-import { groupOf, type GroupSize } from '../ir/groups.js';
+import { groupOf } from '../ir/groups.js';
 import type { FormatName } from '../ir/storage.js';
 import { isFolder } from '../system/read.js';
 import { type Checkpoint, configText } from './checkpoint.js';
 import { configPathOf, loadModel, readConfig, readModel } from './config.js';
 import { checkFolder } from './model/refusals.js';
-import { type ExpectedTensor, partShape, type TensorLocation } from './model/tensors.js';
+import { type ExpectedTensor, partShape, type RandomTensor, type TensorLocation } from './model/tensors.js';
 import { type QuantizationConfig, readQuantization } from './quantized/index.js';
 import { findTokenizer } from './tokenizer/formats.js';
 
@@ -28,19 +28,23 @@ export function fnv1a64(text: string): bigint {
 
 /** What is made up for a checkpoint whose matrices are stored in another way. */
 function madeUpNote(quantization: QuantizationConfig | undefined, format: FormatName): string | undefined {
-  if (quantization === undefined || quantization.group !== undefined) return undefined;
+  if (quantization === undefined || quantization.group !== undefined || quantization.isMicroscaled === true)
+    return undefined;
   const { activations } = quantization;
   const advice =
     activations === undefined ? '' : `; for about the speed of the checkpoint add --quantize ${activations}`;
   return `the configuration is of quantized weights, and those that are made up are ${format}${advice}`;
 }
 
+/** How a made-up matrix is stored, where the configuration says that it is no floats. */
+type MadeUpStorage = Pick<RandomTensor, 'group' | 'isMicroscaled'>;
+
 /** Where the tensors of made-up weights are: nowhere. `seed`, `format`: as describeRandomCheckpoint says. */
 export function randomTensors(
   wanted: readonly ExpectedTensor[],
   seed: number | bigint,
   format: FormatName,
-  groupsOf: (tensor: ExpectedTensor) => { readonly group?: GroupSize } = () => ({}),
+  storedOf: (tensor: ExpectedTensor) => MadeUpStorage = () => ({}),
 ): ReadonlyMap<string, TensorLocation> {
   const tensors = new Map<string, TensorLocation>();
   for (const expected of wanted) {
@@ -63,7 +67,7 @@ export function randomTensors(
               shape,
               seed: fnv1a64(`${seed}:${name}`),
               scale: RANDOM_SCALE,
-              ...groupsOf(expected),
+              ...storedOf(expected),
             },
       );
   }
@@ -90,14 +94,15 @@ export function describeRandomCheckpoint(path: string, seed: number | bigint): C
   const { dtype: format } = config;
   const configPath = isFile ? resolve(path) : configPathOf(dir);
   const quantization = readQuantization(dir, readConfig(configPath), configPath);
-  const groupsOf = ({ name, shape, role }: ExpectedTensor): { readonly group?: GroupSize } => {
+  const storedOf = ({ name, shape, role }: ExpectedTensor): MadeUpStorage => {
     const [, k = 0] = shape;
-    const { group } = quantization ?? {};
+    const { group, isMicroscaled } = quantization ?? {};
+    if (isMicroscaled === true) return role === 'matrix' && IN_LAYER.test(name) ? { isMicroscaled: true } : {};
     const size =
       group === undefined || role !== 'matrix' || shape.length !== 2 ? undefined : groupOf(group < 0 ? k : group, k);
     return size === undefined || !IN_LAYER.test(name) ? {} : { group: size };
   };
-  const tensors = randomTensors(model.tensors, seed, format, groupsOf);
+  const tensors = randomTensors(model.tensors, seed, format, storedOf);
   const fingerprint = createHash('sha256')
     .update(`random ${seed}\n${configText(config)}`)
     .digest('hex');

@@ -51,6 +51,8 @@ export function matchWeight(defs: ReadonlyMap<Value, Node>, v: Value): WeightMat
       return { ...matchWeight(defs, node.operands.w), format: node.attributes.format };
     case 'grouped':
       return { ...matchWeight(defs, node.operands.w), format: 'u4', from: 'codes', group: groupIn(node) };
+    case 'microscaled':
+      return { ...matchWeight(defs, node.operands.w), format: 'mxfp4' };
     case 'codes':
       return { ...matchWeight(defs, node.operands.w), ...node.attributes };
     case 'mul': {
@@ -158,6 +160,7 @@ export class PackedWeights {
     const [first = 'f32', ...rest] = new Set(matches.map((match) => match.format));
     if ((isCodeFormat(first) || isBlockFormat(first)) && rest.length === 0) return first;
     const groups = new Set(matches.map(({ group }) => group));
+    if (first === 'mxfp4' && rest.length === 0) return first;
     if (first === 'u4' && rest.length === 0 && groups.size === 1) return first;
     if (format !== 'stored') return format;
     return rest.length === 0 && isFormatIn(layout, first) ? first : 'f32';
@@ -187,9 +190,11 @@ export class PackedWeights {
       name,
       layout: isGrouped
         ? 'groups'
-        : isQuads(format) && !isFormatIn(this.storage.layout, format)
-          ? 'quads'
-          : this.storage.layout,
+        : format === 'mxfp4'
+          ? 'microscaled'
+          : isQuads(format) && !isFormatIn(this.storage.layout, format)
+            ? 'quads'
+            : this.storage.layout,
       format,
       k,
       pairing,

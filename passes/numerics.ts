@@ -25,6 +25,10 @@ export interface Numerics {
   readonly groups?: 'kept';
   /** Which they are; what a model's checkpoint says. Default: none. */
   readonly groupsOf?: GroupsOf;
+  /** Whether experts' matrices that are stored in MXFP4 stay so. Default: they are decoded while they load. */
+  readonly micro?: 'kept';
+  /** Which they are; what a model's checkpoint says. Default: none. */
+  readonly microscaled?: ReadonlySet<string>;
   /** Type in which an epilogue reads its product. Default f32. */
   readonly products?: 'f32' | 'f20';
   /** Which kernels store rows of states: loops of their own, or those that compute the rows. Default `loops`. */

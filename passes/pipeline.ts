@@ -18,6 +18,7 @@ import { fuseRowNorms } from './fuseRowNorms.js';
 import { fuseStateWrites } from './fuseStateWrites.js';
 import { keepBlockWeights } from './keepBlockWeights.js';
 import { keepGroupedWeights } from './keepGroupedWeights.js';
+import { keepMicroscaledWeights } from './keepMicroscaledWeights.js';
 import type { LoweredModule } from './lowerKernels.js';
 import type { Numerics } from './numerics.js';
 import { packStates } from './packStates.js';
@@ -110,6 +111,12 @@ export const GRAPH_PASSES: readonly Pass<Graph>[] = [
     does: 'Keeps matrices that are stored in 4 bits in their groups.',
     run: (graph, { groupsOf }) => keepGroupedWeights(graph, groupsOf),
     reason: 'before norms are folded: columns of matrices in groups take no factors',
+  },
+  {
+    name: 'keepMicroscaledWeights',
+    does: 'Keeps matrices of experts that are stored in MXFP4 as they are.',
+    run: (graph, { microscaled }) => keepMicroscaledWeights(graph, microscaled),
+    reason: 'needs the products of experts',
   },
   {
     name: 'foldNormWeights',

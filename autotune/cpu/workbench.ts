@@ -153,7 +153,7 @@ export class CpuWorkbench {
   private async fillWeight({ name, memory, bytes }: HostOperand, seed: number): Promise<void> {
     const weight = this.operands.weights.get(name)!;
     const { layout } = weight;
-    if (layout === 'kmajor' || layout === 'groups')
+    if (layout === 'kmajor' || layout === 'groups' || layout === 'microscaled')
       throw new Error(`Weight ${name} is packed for a GPU and cannot be measured on a CPU.`);
     if (layout === 'quads') {
       // Codes and scales of ordinary size.

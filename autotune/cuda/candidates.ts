@@ -59,6 +59,7 @@ const AXES: Readonly<Record<CudaGemmSkeleton, Axes>> = {
   },
   skinnyWgmma: { ...RING, tk: [128, 64, 256], clusters: [1, 2] },
   grouped: { ...RING, tk: [256, 128, 512] },
+  micro: { ...RING, tk: [192, 128, 64, 256] },
   simt: {
     modes: ['cooperative'],
     tm: [16, 32, 64, 128],
@@ -262,7 +263,7 @@ export function referenceSchedule(
 /** Smaller tiles make too few products per loaded element and wait for L2 at any micro-batch size. */
 const MIN_TILE = 16 * 32;
 /** Where this does not count: they wait for memory anyway. */
-const OF_FEW_ROWS: readonly CudaGemmSkeleton[] = ['skinny', 'skinnyWgmma', 'grouped'];
+const OF_FEW_ROWS: readonly CudaGemmSkeleton[] = ['skinny', 'skinnyWgmma', 'grouped', 'micro'];
 /** Loops with fewer threads per block leave multiprocessors idle. */
 const MIN_THREADS = 64;
 

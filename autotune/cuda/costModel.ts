@@ -69,6 +69,7 @@ const REACH: Readonly<Record<CudaGemmSkeleton, number>> = {
   skinny: 0.5,
   skinnyWgmma: 0.5,
   grouped: 0.4,
+  micro: 0.5,
   simt: 0.03,
 };
 /**

@@ -9,7 +9,14 @@ import type { CudaAddon } from '../../runtime/cuda/addon.js';
 import type { CudaUnit } from '../../runtime/cuda/compiler.js';
 import type { CudaMemory, CudaModule } from '../../runtime/cuda/native.js';
 import type { CudaDevice } from '../../runtime/cuda/native.js';
-import { type DeviceJob, groupJob, JOB_BYTES, matrixColumns, packJob } from '../../runtime/cuda/packJob.js';
+import {
+  type DeviceJob,
+  groupJob,
+  JOB_BYTES,
+  matrixColumns,
+  microscaledJob,
+  packJob,
+} from '../../runtime/cuda/packJob.js';
 import { PACK_ENTRIES, PACK_SOURCE } from '../../runtime/cuda/packKernels.js';
 import type { TensorSource } from '../../runtime/tensorSource.js';
 import { biasFor, bucketTrees, integersFor, type BufferRoles } from '../randomInputs.js';
@@ -46,7 +53,7 @@ export class DeviceFill {
       if (i % own.sources === 0) sourceRow = 0;
       const rows = tableRows === undefined ? source.rows : Math.min(source.rows, tableRows);
       const { format } = weight;
-      const isNarrow = isCodeFormat(format) || isBlockFormat(format) || format === 'u4';
+      const isNarrow = isCodeFormat(format) || isBlockFormat(format) || format === 'u4' || format === 'mxfp4';
       const range = {
         tensor: tensorOf(isNarrow ? 'f32' : format, rows, matrixColumns(weight), {
           kind: 'random',
@@ -60,6 +67,7 @@ export class DeviceFill {
       };
       sourceRow += source.rows;
       const place = { offset: Math.floor(i / own.sources) * own.bytes, bytes: own.bytes };
+      if (format === 'mxfp4') return [{ ...microscaledJob(weight, range, place.bytes), place }];
       return weight.group === undefined
         ? [{ ...packJob(weight, range), place }]
         : (['codes', 'scales'] as const).map((part) => ({ ...groupJob(weight, range, part, place.bytes), place }));

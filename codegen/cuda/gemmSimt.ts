@@ -4,6 +4,7 @@
  */
 import type { CudaGemmSchedule } from '../../ir/cuda.js';
 import { BLOCK_COLUMNS, groupedBytes } from '../../ir/groups.js';
+import { MICRO_BYTES, MICRO_ROWS } from '../../ir/microscaled.js';
 import { groupWidth } from '../../ir/groupSums.js';
 import {
   type GemmKernel,
@@ -82,13 +83,18 @@ function simtConfig(
 ): SimtConfig {
   const {
     stride,
-    weight: { group },
+    weight: { group, layout },
   } = operands.weight(segmentsOf(kernel)[0]!.weight);
   return {
     k: kernel.k,
     aStride: operands.get(kernel.a).stride,
-    wStride: group === undefined ? stride : groupedBytes(1, BLOCK_COLUMNS, group),
-    group: group ?? 0,
+    wStride:
+      layout === 'microscaled'
+        ? MICRO_BYTES / MICRO_ROWS
+        : group === undefined
+          ? stride
+          : groupedBytes(1, BLOCK_COLUMNS, group),
+    group: layout === 'microscaled' ? -1 : (group ?? 0),
     tileM: schedule.tm,
     tileN: schedule.tn,
     tileK: schedule.tk,

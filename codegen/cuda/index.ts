@@ -12,6 +12,7 @@ import { emitGemmMma, emitLogProbMma } from './gemmMma.js';
 import { emitGemmSimt, emitLogProbSimt } from './gemmSimt.js';
 import { emitGrouped } from './grouped/index.js';
 import { emitLogProbReduce, emitLoop } from './loop.js';
+import { emitMicro } from './micro/index.js';
 import { emitLinks, emitScan } from './recurrent/index.js';
 import { emitSkinny, emitSkinnyWgmma } from './skinny/index.js';
 import { cudaHeadersOf } from './text/headers.js';
@@ -78,6 +79,8 @@ function emitAnchor(kernel: Kernel, operands: CudaOperands, schedule: CudaSchedu
           return emitSkinnyWgmma(kernel, operands, schedule, symbol);
         case 'grouped':
           return kernel.anchor === 'gemm' ? emitGrouped(kernel, operands, schedule, symbol) : mismatch();
+        case 'micro':
+          return kernel.anchor === 'gemm' ? emitMicro(kernel, operands, schedule, symbol) : mismatch();
         default:
           return mismatch();
       }

@@ -39,6 +39,7 @@ import { defaultAttentionSchedule, isLegalAttention } from './attention/schedule
 import { mmaProblem, mmaSharedBytes, mmaStep } from './gemmMma.js';
 import { simtSharedBytes, simtStep } from './gemmSimt.js';
 import { defaultGroupedSchedule, groupedScheduleProblem, groupOfKernel } from './grouped/layout.js';
+import { defaultMicroSchedule, microProblem } from './micro/layout.js';
 import { defaultSkinnySchedule, FEW_ROWS, SKINNY_ROWS, withShrinkers } from './skinny/layout.js';
 import { adapterProblem, hasAdapters } from './text/adapters.js';
 import { expertsOf, rowProgramsOf, rowPrologue, segmentsOf } from './text/contraction.js';
@@ -88,7 +89,7 @@ export const contractionTypes = oncePer(
     for (const segment of segmentsOf(kernel)) {
       const weight = module.weights.find(({ name }) => name === segment.weight);
       if (weight === undefined) return `the weight ${segment.weight} is not declared`;
-      if (weight.layout !== 'kmajor' && weight.layout !== 'groups')
+      if (weight.layout !== 'kmajor' && weight.layout !== 'groups' && weight.layout !== 'microscaled')
         return `GPUs cannot read weight ${weight.name} in layout ${weight.layout}`;
       const problem = layoutProblem(weight.layout, weight.format);
       if (problem !== undefined) return `GPUs cannot read weight ${weight.name}: ${problem}`;
@@ -117,7 +118,11 @@ function contractionProblem(
     const { adapters: _, ...same } = s;
     return contractionProblem(withoutAdapters(kernel), module, same, facts);
   }
-  if (!isCount(s.tm, FEW_ROWS_TILES.includes(s.skeleton) ? 8 : 16) || !isCount(s.tn, 16) || !isCount(s.tk, 16))
+  if (
+    !isCount(s.tm, FEW_ROWS_TILES.includes(s.skeleton) || s.skeleton === 'micro' ? 8 : 16) ||
+    !isCount(s.tn, 16) ||
+    !isCount(s.tk, 16)
+  )
     return 'tm, tn and tk must be positive multiples of 16';
   if (!isCount(s.stages) || !isCount(s.raster)) return 'stages and raster must be positive';
   if (expertsOf(kernel) !== undefined && FEW_ROWS_TILES.includes(s.skeleton))
@@ -136,6 +141,11 @@ function contractionProblem(
       if (kernel.anchor !== 'gemm') return 'the vocabulary is in no groups';
       if (hasAdapters(kernel)) return 'adapters are not supported beside weights in groups';
       return groupedScheduleProblem(kernel, module, s, facts, rowValuesOf(kernel, module)) ?? true;
+    case 'micro':
+      if (kernel.anchor !== 'gemm') return 'the vocabulary is not microscaled';
+      if (hasAdapters(kernel)) return 'adapters are not supported beside microscaled weights';
+      if (types.a !== 'bf16') return `microscaled weights are multiplied by bf16, ${kernel.a} is ${types.a}`;
+      return microProblem(kernel, module, s, facts, rowValuesOf(kernel, module)) ?? true;
     default:
       return s.skeleton satisfies never;
   }
@@ -281,6 +291,10 @@ function defaultContraction(
   if (kernel.anchor === 'gemm' && groupOfKernel(kernel, module) !== undefined) {
     const grouped = defaultGroupedSchedule(kernel, module, facts, rowValuesOf(kernel, module), rows);
     if (grouped !== undefined) return grouped;
+  }
+  if (kernel.anchor === 'gemm') {
+    const micro = defaultMicroSchedule(kernel, module, facts, rowValuesOf(kernel, module), rows);
+    if (micro !== undefined) return micro;
   }
   const skinny = rows <= SKINNY_ROWS ? skinnySchedule(kernel, module, facts, rows) : undefined;
   if (skinny !== undefined) return skinny;

@@ -170,7 +170,7 @@ function storageOf(tensor: TensorLocation): readonly unknown[] {
     case 'encoded':
       return [tensor.encoding, tensor.rows, tensor.view];
     case 'random':
-      return [tensor.group];
+      return [tensor.group, tensor.isMicroscaled];
     case 'file':
     case 'assembled':
     case 'constant':

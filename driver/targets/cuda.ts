@@ -47,7 +47,8 @@ const compiler: TargetCompiler<CudaSchedule, GpuDevice> = {
   },
   label: ({ arch }) => `cuda:${arch}`,
   arithmetic: ({ arithmetic }) => arithmetic,
-  numerics: ({ arithmetic, codes }) => cudaNumerics(arithmetic, codes),
+  numerics: ({ arithmetic, codes, arch }) =>
+    cudaNumerics(arithmetic, codes, arithmetic === 'bf16' && arch === 'sm_90a'),
   capacity: ({ multiprocessors }, width) => cudaCapacity(multiprocessors, width),
   buckets: cudaBuckets,
   // Whole tiles of rows: half a tile more costs as much as a tile.

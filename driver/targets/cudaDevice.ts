@@ -131,7 +131,7 @@ const e4m3Of = (codes?: readonly string[]): Pick<Numerics, 'narrow' | 'stored'> 
  * Tensor cores multiply operands of 16 or 8 bits, products are rounded to 20 bits, and pairs are grouped by 8 columns
  * to match the fragment layout. `codes`: tensors that the checkpoint stores in E4M3.
  */
-export function cudaNumerics(arithmetic: CudaArithmetic, codes?: readonly string[]): Numerics {
+export function cudaNumerics(arithmetic: CudaArithmetic, codes?: readonly string[], hasMicroscaled = false): Numerics {
   const dtype = arithmetic === 'f16' ? 'f16' : 'bf16';
   return {
     activations: dtype,
@@ -142,6 +142,7 @@ export function cudaNumerics(arithmetic: CudaArithmetic, codes?: readonly string
     rows: 'contractions',
     states: 'blocks',
     ...(arithmetic === 'int4' ? { groups: 'kept' } : {}),
+    ...(hasMicroscaled ? { micro: 'kept' } : {}),
     weights: { layout: 'kmajor', format: dtype, pairingWidth: 8 },
     ...(arithmetic === 'fp8' ? e4m3Of(codes) : {}),
   };

@@ -58,7 +58,7 @@ export const NARROW = {
   }),
 };
 
-// Matrices that stay in 4 bits, with scales for groups of columns.
+// Matrices that stay in 4 bits.
 
 export const GROUPED = {
   grouped: op({
@@ -73,5 +73,16 @@ export const GROUPED = {
       return w;
     },
     evaluate: ({ w }, _attributes, shape) => ({ shape, data: w.data }),
+  }),
+  microscaled: op({
+    summary: 'microscaled(w[N, K]): w, which is stored as codes of 4 bits with a power of two for every 32 columns',
+    fuse: 'movement',
+    operands: { w: 'one' },
+    attributes: {},
+    infer: ({ w }) => {
+      if (w.dtype !== 'f32' || w.shape.length !== 2) throw new TypeMismatch('needs w: f32[N, K]');
+      return w;
+    },
+    evaluate: ({ w }) => w,
   }),
 };

@@ -54,6 +54,8 @@ export interface RandomTensor extends NamedTensor {
   readonly scale: number;
   /** Of a matrix that the configuration says is stored in 4 bits: columns that share a scale. */
   readonly group?: GroupSize;
+  /** The configuration says that matrices of experts are stored in MXFP4, and this may be one. */
+  readonly isMicroscaled?: true;
 }
 
 /** Every element is `value`. */

@@ -27,6 +27,8 @@ export interface Quantization {
   readonly group?: number;
   /** Whether it reads matrices of all experts in one tensor. Default: false. */
   readonly hasStacks?: boolean;
+  /** Whether matrices of experts are in MXFP4. Default: false. */
+  readonly isMicroscaled?: boolean;
 }
 
 export interface QuantizationMethod {

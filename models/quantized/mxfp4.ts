@@ -1,5 +1,7 @@
 /** Matrices of all experts of a layer in 4 bits, as gpt-oss is published. */
 import { wordCodes } from '../../ir/encoding.js';
+import { MICRO_COLUMNS, MICRO_DEPTH } from '../../ir/microscaled.js';
+import type { TensorLocation } from '../model/tensors.js';
 import { type QuantizationMethod, type QuantizedMatrix, type QuantizedModule } from './method.js';
 
 // MXFP4, one of the OCP's microscaling formats (version 1.0): 32 neighbours in a row have E2M1 codes and one scale, a
@@ -12,8 +14,30 @@ const [CODES, SCALES] = ['_blocks', '_scales'];
 
 export const mxfp4: QuantizationMethod = {
   names: ['mxfp4'],
-  read: () => ({ hasStacks: true, matrixOf }),
+  read: () => ({ hasStacks: true, isMicroscaled: true, matrixOf }),
 };
+
+/** Tensors that kernels read as they are stored, by name. */
+export function microscaledIn(tensors: ReadonlyMap<string, TensorLocation>): ReadonlySet<string> {
+  const isStored = (tensor: TensorLocation): boolean => {
+    if (tensor.kind === 'random') return tensor.isMicroscaled === true;
+    if (tensor.kind !== 'encoded' || tensor.encoding.kind !== 'codes') return false;
+    const { codes, scales, zero } = tensor.encoding;
+    return (
+      codes.type === 'e2m1' &&
+      scales.type === 'e8m0' &&
+      scales.blockRows === 1 &&
+      scales.blockColumns === MICRO_COLUMNS &&
+      zero.kind === 'constant' &&
+      zero.value === 0
+    );
+  };
+  return new Set(
+    [...tensors].flatMap(([name, tensor]) =>
+      isStored(tensor) && (tensor.shape[1] ?? 0) % MICRO_DEPTH === 0 && tensor.shape.length === 2 ? [name] : [],
+    ),
+  );
+}
 
 function matrixOf(module: QuantizedModule): QuantizedMatrix | undefined {
   if (module.get(CODES) === undefined && module.get(SCALES) === undefined) return undefined;

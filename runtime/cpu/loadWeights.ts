@@ -91,7 +91,7 @@ async function packWeight(
   target: NativeMemory,
 ): Promise<void> {
   const { layout, format, scalesOf, from, sources, columnScale, columnOffset } = weight.weight;
-  if (layout === 'kmajor' || layout === 'groups')
+  if (layout === 'kmajor' || layout === 'groups' || layout === 'microscaled')
     throw new Error(`Weight ${weight.weight.name} is laid out for a GPU.`);
   const job: PackJob = {
     layout,

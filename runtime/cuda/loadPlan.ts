@@ -19,6 +19,7 @@ import {
   groupJob,
   type GroupPart,
   matrixColumns,
+  microscaledJob,
   type PackColumns,
   packJob,
   type PackRange,
@@ -131,6 +132,7 @@ function jobOf(use: TensorUse, tensor: TensorSource, range: Pick<PackRange, 'fir
   const { weight, sourceRow, part, scale, rowScales, added = 0, target } = use;
   const whole = { tensor, ...range, sourceRow, isScaled: scale !== undefined, added };
   if (part !== undefined) return groupJob(weight, whole, part, target.bytes);
+  if (weight.format === 'mxfp4') return microscaledJob(weight, whole, target.bytes);
   if (!isRounded(weight)) return packJob(weight, whole);
   const parts = [weight.scalesOf === undefined ? 'codes' : undefined, rowScales === undefined ? undefined : 'scales'];
   return codesJob(
@@ -450,8 +452,8 @@ export function planLoading(
       throw new Error(`Weight ${weight.name} has too many rows or columns.`);
     const padding = rowMap(weight).indexOf(-1);
     const rowBytes = FORMATS[weight.format].bytes(1, packedDepth(weight));
-    // Padding rows of a weight in groups lie among others.
-    if (padding >= 0 && weight.group !== undefined) zeros.push({ offset, bytes });
+    // Padding rows of a weight in blocks lie among others.
+    if (padding >= 0 && (weight.group !== undefined || weight.format === 'mxfp4')) zeros.push({ offset, bytes });
     else if (padding >= 0) zeros.push({ offset: offset + padding * rowBytes, bytes: bytes - padding * rowBytes });
   }
   for (const weight of plan.weights) if (weight.kind === 'slots') zeros.push(weight);

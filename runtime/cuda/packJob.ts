@@ -3,13 +3,14 @@ import { UserError } from '../../errors.js';
 import type { LaunchShape } from '../../ir/cuda.js';
 import { BLOCK_COLUMNS, groupedBytes } from '../../ir/groups.js';
 import type { Pairing, WeightDecl } from '../../ir/kernel.js';
+import { MICRO_COLUMNS, MICRO_ROWS, microscaledBytes } from '../../ir/microscaled.js';
 import { packedDepth } from '../../ir/packing.js';
 import { FORMATS } from '../../ir/storage.js';
 import type { FloatType } from '../../ir/types.js';
 import type { Extent } from '../native.js';
 import type { TensorSource } from '../tensorSource.js';
 import { CODES_THREADS, MAX_KEPT, PACK_CODES } from './packCodeKernels.js';
-import { PACK_GROUPS, PACK_THREADS, PARTS } from './packKernels.js';
+import { PACK_GROUPS, PACK_MICROSCALED, PACK_THREADS, PARTS } from './packKernels.js';
 
 const PAIRINGS: Readonly<Record<Pairing['kind'], number>> = { none: 0, rotate: 1, interleave: 2 };
 const KINDS: Readonly<Record<TensorSource['kind'], number>> = {
@@ -228,4 +229,15 @@ export function groupJob(weight: WeightDecl, range: PackRange, part: GroupPart, 
   ints[21] = weightBytes / groupedBytes(1, weight.k, group);
   const columns = part === 'scales' ? weight.k / group : weight.k / 8;
   return { bytes, launch: launchOf(columns, range.rows), symbol: PACK_GROUPS };
+}
+
+/** Job of tw_pack_microscaled (ir/microscaled.ts): that of tw_pack_rows, but its end is the rows of `weightBytes`. */
+export function microscaledJob(weight: WeightDecl, range: PackRange, weightBytes: number): DeviceJob {
+  if (range.view !== undefined && range.view.columns !== weight.k)
+    throw new Error(
+      `Weight ${weight.name}: rows are rounded to MXFP4 whole, not ${range.view.columns} columns of them.`,
+    );
+  const { bytes, ints } = jobOf(weight, range);
+  ints[21] = (weightBytes * MICRO_ROWS) / microscaledBytes(MICRO_ROWS, weight.k);
+  return { bytes, launch: launchOf(weight.k / MICRO_COLUMNS, range.rows), symbol: PACK_MICROSCALED };
 }

@@ -14,6 +14,7 @@ import { PACK_CODES, PACK_CODES_SOURCE, PACK_ENCODED_SOURCE } from './packCodeKe
 export const PACK_SYMBOL = 'tw_pack';
 
 export const PACK_GROUPS = 'tw_pack_groups';
+export const PACK_MICROSCALED = 'tw_pack_microscaled';
 /**
  * The kernels of the text. They take pointers, first of all to a job; the search also takes rows and columns before
  * them.
@@ -22,6 +23,7 @@ export const PACK_ENTRIES = {
   rows: 'tw_pack_rows',
   find: 'tw_pack_find',
   groups: PACK_GROUPS,
+  microscaled: PACK_MICROSCALED,
   codes: PACK_CODES,
 } as const;
 
@@ -305,5 +307,63 @@ extern "C" __global__ void tw_pack_groups(const void *jobs, const void *source, 
 }
 `;
 
+/** Comes after the functions and jobs that it uses. */
+const PACK_MICROSCALED_SOURCE = String.raw`
+/** The nearest code of E2M1; of two equally near ones the even one. */
+static __device__ __forceinline__ unsigned tw_to_e2m1(float value) {
+  const unsigned bits = __float_as_uint(value);
+  const float magnitude = __uint_as_float(bits & 0x7fffffffu);
+  return (bits >> 28 & 8u) | ((magnitude > 0.25f) + (magnitude >= 0.75f) + (magnitude > 1.25f) + (magnitude >= 1.75f) +
+                              (magnitude > 2.5f) + (magnitude >= 3.5f) + (magnitude > 5.0f));
+}
+
+/**
+ * Microscaled weights (ir/microscaled.ts): the codes and powers of a range of rows. end: rows of the weight. source,
+ * scale: those of tw_pack_rows.
+ */
+extern "C" __global__ void tw_pack_microscaled(const void *jobs, const void *source, void *weight, const void *scale) {
+  const tw_pack_job job = *(const tw_pack_job *)jobs;
+  for (int row = blockIdx.y; row < job.rows; row += gridDim.y) {
+    const int logical = tw_ordered(job.row + row, job.headDim, job.rotated, job.interleaved);
+    const long long physical = tw_physical(logical, job.pairing, job.width, job.span);
+    const int within = (int)(physical % 16), half = within / 8, lanes = within % 8 * 4;
+    for (int at = blockIdx.x * blockDim.x + threadIdx.x; at < job.k / 32; at += gridDim.x * blockDim.x) {
+      float own[32];
+      unsigned most = 0;
+      for (int i = 0; i < 32; i++) {
+        own[i] = tw_value(job, jobs, source, scale, row, 32 * at + i);
+        const unsigned magnitude = __float_as_uint(own[i]) & 0x7fffffffu;
+        most = magnitude > most ? magnitude : most;
+      }
+      // A quarter of the largest magnitude's power of two. Values are divided in two steps: 2^128 is no float.
+      const int exponent = most < 0x00800000u ? 1 : (int)(most >> 23);
+      const bool isNumber = most < 0x41800000u;  // 16
+      const float divisor = __uint_as_float((unsigned)(254 - exponent) << 23);
+      unsigned char *const block = (unsigned char *)weight + (at / 2 * (long long)(job.end / 16) + physical / 16) * 544;
+      for (int q = 0; q < 4; q++) {
+        unsigned word = 0;
+        for (int i = 0; i < 8; i++) {
+          const float value = tw_product(tw_product(own[i / 2 * 8 + 2 * q + i % 2], divisor), 4.0f);
+          const unsigned code = isNumber ? tw_to_e2m1(value) : 0u;
+          const unsigned places = i / 2 == 0   ? (code & 7u) << 6 | (code & 8u) << 12
+                                  : i / 2 == 1 ? (code & 7u) << 3 | (code & 8u) << 9
+                                  : i / 2 == 2 ? (code & 7u) | (code & 8u) << 6
+                                               : (code & 3u) << 10 | (code & 12u) << 11;
+          word |= places << (16 * (i % 2));
+        }
+        ((unsigned *)block)[(lanes + q) * 4 + 2 * half + at % 2] = word;
+      }
+      const int power = !isNumber ? 255 : most == 0 ? 253 : exponent + 124;
+      block[512 + lanes + 2 * half + at % 2] = (unsigned char)power;
+    }
+  }
+}
+`;
+
 export const PACK_SOURCE =
-  NUMBERS_SOURCE + PACK_ENCODED_SOURCE + VALUES_SOURCE + PACK_GROUPS_SOURCE + PACK_CODES_SOURCE;
+  NUMBERS_SOURCE +
+  PACK_ENCODED_SOURCE +
+  VALUES_SOURCE +
+  PACK_GROUPS_SOURCE +
+  PACK_MICROSCALED_SOURCE +
+  PACK_CODES_SOURCE;

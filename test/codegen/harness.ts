@@ -209,7 +209,7 @@ export function packWeight(decl: WeightDecl, logical: Float64Array): Buffer {
 }
 
 function packMatrix(decl: WeightDecl, logical: Float64Array): Buffer {
-  if (decl.format === 'u4') throw new Error('a format of GPUs');
+  if (decl.format === 'u4' || decl.format === 'mxfp4') throw new Error('a format of GPUs');
   const { format } = decl;
   const order = physicalToLogical(decl);
   const memory = aligned(packedBytes(decl, order.length), 0);

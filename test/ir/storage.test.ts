@@ -77,7 +77,8 @@ describe('storage formats', () => {
       pairing: { kind: 'none' },
     });
     const formatOf = (layout: WeightDecl['layout']): WeightDecl['format'] => (layout === 'quads' ? 'q8_0' : 'bf16');
-    expect(LAYOUTS.map((layout) => packedDepth(weight(layout, formatOf(layout))))).toEqual([33, 64, 64, 40, 33, 33]);
+    const depths = LAYOUTS.map((layout) => packedDepth(weight(layout, formatOf(layout))));
+    expect(depths).toEqual([33, 64, 64, 40, 33, 33, 33]);
     expect(packedDepth({ ...weight('quads', 'i8'), k: 65 })).toBe(128);
     const grouped = { ...weight('groups', 'u4'), k: 256, group: 32 } as const;
     expect(packedBytes(grouped, 32)).toBe(32 * (128 + 8 * 4));

@@ -41,7 +41,8 @@ async function packNative(
   const rowMap = physicalToLogical(weight);
   const bytes = packedBytes(weight, rowMap.length);
   const { layout } = weight;
-  if (layout === 'kmajor' || layout === 'quads' || layout === 'groups') throw new Error('tested elsewhere');
+  if (layout === 'kmajor' || layout === 'quads' || layout === 'groups' || layout === 'microscaled')
+    throw new Error('tested elsewhere');
   const target = new Memory(bytes + 192);
   target.write(0, new Uint8Array(bytes + 192).fill(0xa5));
   await pack(pools[threads - 1]!, {

@@ -157,6 +157,8 @@ export function packReference(
       throw new Error('panels of quads have a reference of their own');
     case 'groups':
       throw new Error('groups are packed by ir/groups.ts');
+    case 'microscaled':
+      throw new Error('they are packed by ir/microscaled.ts');
     default:
       return weight.layout satisfies never;
   }

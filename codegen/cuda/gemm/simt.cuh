@@ -35,7 +35,10 @@ constexpr int SIMT_THREADS = 256, SIMT_WARPS = SIMT_THREADS / 32;
 struct SimtConfig {
   /* Depth of the product, and elements from row to row of both operands. */
   int k, a_stride, w_stride;
-  /* Columns that share a scale and a zero point, of weights of 4 bits (ir/groups.ts); 0 for others. */
+  /*
+   * Columns that share a scale and a zero point, of weights of 4 bits (ir/groups.ts); 0 for others, −1 for microscaled
+   * ones (ir/microscaled.ts).
+   */
   int group;
   int tile_m, tile_n, tile_k;
   /* Of the launch. */
@@ -50,8 +53,10 @@ struct SimtConfig {
     return (operands > products ? operands : products) * 4;
   }
   TW_CONSTEXPR int values_end(int values) const { return values_at() + tile_m * values * 4; }
+  /* Strides of a row in all of k: microscaled weights lie by 64 of it. */
+  TW_CONSTEXPR int chunks() const { return group < 0 ? k / 64 : 1; }
   TW_CONSTEXPR bool is_legal() const {
-    return tile_m % 16 == 0 && tile_n % 32 == 0 && tile_k > 0 && (group == 0 || 128 % group == 0);
+    return tile_m % 16 == 0 && tile_n % 32 == 0 && tile_k > 0 && (group <= 0 || 128 % group == 0);
   }
 };
 
@@ -75,6 +80,22 @@ template <int group> TW_DEVICE float load_grouped(const u8 *w, int blocks, int r
   const unsigned scale = block[128 + r % 8 * groups + k % 128 / group];
   const int code = (int)(word >> (4 * (k % 32 / 8) + 16 * (k % 2)) & 15u) - (int)(scale & 15u);
   return (float)code * __uint_as_float(scale & ~255u);
+}
+
+/* The value of element (r, k) of microscaled weights; `blocks`: of sixteen rows of the whole weight. */
+TW_DEVICE float load_microscaled(const u8 *w, int blocks, int r, int k) {
+  const unsigned char *block = (const unsigned char *)w + ((long long)(k / 64) * blocks + r / 16) * 544;
+  const int pair = k % 32 / 8;
+  const unsigned word = ((const unsigned *)block)[(r % 8 * 4 + k % 8 / 2) * 4 + r / 8 % 2 * 2 + k / 32 % 2] >> 16 * (k % 2);
+  const unsigned code = pair == 3 ? (word >> 10 & 3u) | (word >> 11 & 12u)
+                                  : (word >> (6 - 3 * pair) & 7u) | (word >> (12 - 3 * pair) & 8u);
+  const unsigned magnitude = code & 7u;
+  const float value = magnitude < 2 ? 0.5f * magnitude : (2 + magnitude % 2) * (magnitude < 4 ? 0.5f : magnitude < 6 ? 1.0f : 2.0f);
+  const int power = block[512 + r % 8 * 4 + r / 8 % 2 * 2 + k / 32 % 2] - 253;
+  /* In two steps: the power alone may be no normal number. */
+  const float half = __uint_as_float((unsigned)(power / 2 + 127) << 23);
+  const float rest = __uint_as_float((unsigned)(power - power / 2 + 127) << 23);
+  return (code & 8u ? -value : value) * half * rest;
 }
 
 /*
@@ -104,6 +125,7 @@ TW_DEVICE void simt_tile(const A *a, int rows, const W *w, int columns, int all,
       float x = 0.0f;
       if (r < columns && k0 + c < config.k) {
         if constexpr (config.group == 0) x = load(w + (long long)r * config.w_stride + k0 + c);
+        else if constexpr (config.group < 0) x = load_microscaled(w, all / 16, r, k0 + c);
         else x = load_grouped<config.group>(w, all / 8, r, k0 + c);
       }
       smem_w[c * config.pitch() + r] = x;
@@ -173,7 +195,8 @@ TW_DEVICE void simt_block(const A *a, int m0, int rows, int across, int expert, 
   visit_segment<config.tile_n>(across, [&](const auto &segment, int segment_tile) {
     const int n0 = segment_tile * config.tile_n;
     simt_tile<config>(a + (long long)m0 * config.a_stride, rows - m0,
-        segment.weight() + ((long long)expert * segment.columns + n0) * config.w_stride, segment.columns - n0,
+        segment.weight() + ((long long)expert * segment.columns * config.chunks() + n0) * config.w_stride,
+        segment.columns - n0,
         segment.columns, tile);
     if constexpr (config.adapter.is_there())
       simt_adapters<config>(adapter_tile<config.adapter, A>(segment, n0), m0, rows, segment.columns - n0, tile);

@@ -30,6 +30,8 @@ export interface FewRowsCall {
   readonly schedule: CudaGemmSchedule;
   /** The header's function with its template arguments: `skinny_gemm<config>`. */
   readonly callee: string;
+  /** C expression of the rows. Default: their extent. */
+  readonly rows?: string;
   /** C expression of the left operand. */
   readonly a: string;
   /** C expressions of the weights' tensor maps; absent: weights are read by pointers. */
@@ -60,7 +62,7 @@ export function fewRowsText(call: FewRowsCall): FewRowsText {
   const functors = segments.map((_, i) => epilogueOf(kernel, i, operands, prologue, tn, names[i]!, isMapped));
   const seconds = [...(call.secondMaps ?? [])];
   const line = callText(call.callee, [
-    kernel.rows,
+    call.rows ?? kernel.rows,
     call.a,
     shrinkers?.instance ?? row.instance,
     ...functors.map((functor, i) => {

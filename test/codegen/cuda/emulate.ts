@@ -9,6 +9,7 @@ import { everyExtent } from '../../../ir/function.js';
 import { type Grouped, type GroupSize, packGroups, roundToGroups } from '../../../ir/groups.js';
 import type { BufferDecl, KernelModule, WeightDecl } from '../../../ir/kernel.js';
 import { logicalWeight, type RawTensor } from '../../../ir/kernelInterpreter.js';
+import { packMicroscaled } from '../../../ir/microscaled.js';
 import { packedBytes, packedDepth, physicalToLogical, sourceRows } from '../../../ir/packing.js';
 import { elementAt, ROW_PAD, rowStride } from '../../../ir/plan.js';
 import { isBlockFormat } from '../../../ir/storage.js';
@@ -183,6 +184,12 @@ export function packForGpu(decl: WeightDecl, logical: Float64Array): Buffer {
     const bytes = aligned(words.byteLength, 0);
     bytes.set(new Uint8Array(words.buffer));
     return bytes;
+  }
+  if (format === 'mxfp4') {
+    const bytes = packMicroscaled(logical, order, k, decl.experts);
+    const memory = aligned(bytes.length, 0);
+    memory.set(bytes);
+    return memory;
   }
   if (decl.layout !== 'kmajor' || format === 'u4' || isBlockFormat(format)) return packWeight(decl, logical);
   const bytes = aligned(packedBytes(decl, order.length), 0);

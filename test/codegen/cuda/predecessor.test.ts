@@ -67,7 +67,7 @@ const WAIT =
 
 /** A kernel's own text; of those that read weights before they wait, also the header where they do. */
 const textOf = ({ source }: Pick<CudaKernelText, 'source'>): string =>
-  /#include "(?:gemm|head)\/(?:hopper|skinny|skinnyWgmma|grouped)\.cuh"/.test(source)
+  /#include "(?:gemm|head)\/(?:hopper|skinny|skinnyWgmma|grouped|micro)\.cuh"/.test(source)
     ? openUnit(source)
     : bodyOf(source);
 

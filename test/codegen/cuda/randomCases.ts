@@ -29,6 +29,7 @@ export function randomCases(folder: string, seed: number, facts: CudaFacts): Cas
       skinny: 1,
       skinnyWgmma: facts.arch === 'sm_90a' ? 1 : 0,
       grouped: 0,
+      micro: 0,
       wgmma: facts.arch === 'sm_90a' ? 1 : 0,
     };
     const plan = scoreOf(model.plan);

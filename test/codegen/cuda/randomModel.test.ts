@@ -30,8 +30,8 @@ const checkedOf = (model: RandomModel, seed: number, arch: 'sm_80' | 'sm_90a' = 
   const random = randomSource(seed);
   const counts =
     arch === 'sm_80'
-      ? { simt: 1, mma: 1, skinny: 1, skinnyWgmma: 0, wgmma: 0, grouped: 0 }
-      : { simt: 0, mma: 0, skinny: 1, skinnyWgmma: 1, wgmma: 1, grouped: 0 };
+      ? { simt: 1, mma: 1, skinny: 1, skinnyWgmma: 0, wgmma: 0, grouped: 0, micro: 0 }
+      : { simt: 0, mma: 0, skinny: 1, skinnyWgmma: 1, wgmma: 1, grouped: 0, micro: 0 };
   return kernelsToCheck(plan, CAPACITY, (kernel) =>
     // Blocks are emulated one by one, so they cannot form clusters.
     randomSchedules(kernel, plan, TYPICAL_FACTS[arch], random, counts).map((schedule) =>

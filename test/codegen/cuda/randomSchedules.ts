@@ -27,6 +27,7 @@ const AXES: Readonly<Record<CudaGemmSkeleton, Axes>> = {
   skinny: { tm: [8, 16, 32, 64], tn: steps(16, 256, 16), tk: [64, 128, 256], stages: steps(3, 8, 1) },
   skinnyWgmma: { tm: [8, 16, 32, 64], tn: steps(16, 256, 16), tk: [64, 128, 256], stages: steps(2, 8, 1) },
   grouped: { tm: [8, 16, 32, 64], tn: steps(16, 256, 16), tk: [128, 256, 512], stages: steps(2, 8, 1) },
+  micro: { tm: [8, 16, 32, 64], tn: steps(16, 256, 16), tk: [64, 128, 192], stages: steps(2, 8, 1) },
   simt: { tm: [16, 32, 64], tn: [...steps(32, 256, 32), 800], tk: [16, 32], stages: [1] },
 };
 const RASTERS = [1, 2, 3, 8, 64];

@@ -47,10 +47,22 @@ extern "C" void host_${symbol}(const int *s, const unsigned *grid, void **p) {
 };
 
 /** Ints of each kernel. */
-const INTS: Readonly<Record<keyof typeof PACK_ENTRIES, number>> = { rows: 0, find: 2, groups: 0, codes: 0 };
+const INTS: Readonly<Record<keyof typeof PACK_ENTRIES, number>> = {
+  rows: 0,
+  find: 2,
+  groups: 0,
+  microscaled: 0,
+  codes: 0,
+};
 
 /** Pointers of each kernel, after them. */
-const POINTERS: Readonly<Record<keyof typeof PACK_ENTRIES, number>> = { rows: 4, find: 3, groups: 4, codes: 5 };
+const POINTERS: Readonly<Record<keyof typeof PACK_ENTRIES, number>> = {
+  rows: 4,
+  find: 3,
+  groups: 4,
+  microscaled: 4,
+  codes: 5,
+};
 
 /** Both kernels in the form that the fake driver reads. */
 export const PACK_PTX = (Object.keys(POINTERS) as (keyof typeof PACK_ENTRIES)[])

@@ -1,0 +1,282 @@
+/*
+ * Products of rows of experts with microscaled weights (ir/microscaled.ts), on Hopper: c[rows, columns] = a[rows, k]·wᵀ
+ * of bf16, where w is codes of 4 bits with a power of two for every 32 of them. TMA keeps blocks of codes and slabs of
+ * rows in flight; warps turn codes into bf16 in registers, exactly, with weights as the rows of tensor cores and rows of
+ * the call as their columns. A product is one accumulator in order of k: it has the bits of the same weights in bf16.
+ *
+ * A block takes tiles in turn: up to tile_m rows of one expert × tile_n columns. Few rows are multiplied by mma.sync,
+ * each warp for itself, and only as many eights of them as there are; many by wgmma, four warps together (is_wide).
+ *
+ * Warps of a block, in order:
+ *   consumers   one for each 16 columns: multiply, then end rows of their own columns
+ *   producer    one lane: starts the copies of codes, powers and rows, also of the next tile while this one ends
+ *
+ * Shared memory, from a multiple of 1,024 bytes on (the swizzle of rows goes by address bits):
+ *   stages × { for each 64 of k: a slab of tile_m rows of 128 bytes }
+ *   stages × { for each 64 of k: blocks of 16 columns, their codes and then their powers }
+ *   products of each team: end_rows × its columns, floats. Few rows: a team is the warps of a unit; many: four warps
+ *   full, empty[stages]     barriers
+ *
+ * What waits for what: consumers wait for full[s], which the bytes of a stage complete; the producer waits for empty[s],
+ * which each consumer warp arrives at when it has read the stage. Which expert's weights are read is known when the
+ * kernel before has ended. The next kernel may begin when the last copies are under way.
+ */
+#pragma once
+#include "experts/tiles.cuh"
+#include "gemm/fewRows.cuh"
+#include "lib/launch.cuh"
+#include "lib/mma.cuh"
+#include "lib/packed.cuh"
+#include "lib/wgmma.cuh"
+
+namespace tw {
+
+/* Columns of a warp, k of a block of memory, and bytes of one: codes, and powers behind them. */
+constexpr int MICRO_N = 16, MICRO_K = 64, MICRO_CODES = 512, MICRO_BYTES = 544;
+
+struct MicroConfig {
+  /* Rows and columns of a tile, k of a stage, stages. */
+  int tile_m, tile_n, tile_k, stages;
+  /* k of the product. */
+  int k;
+  /* Columns of a unit of the epilogue. */
+  int unit_n;
+  /* Of the launch: threads of a block and bytes of its shared memory. */
+  int threads, shared_bytes;
+
+  TW_CONSTEXPR bool is_wide() const { return tile_m > 64; }
+  TW_CONSTEXPR int consumers() const { return tile_n / MICRO_N; }
+  /* Blocks of k in a stage, and of the product. */
+  TW_CONSTEXPR int depth() const { return tile_k / MICRO_K; }
+  TW_CONSTEXPR int chunks() const { return k / MICRO_K; }
+  TW_CONSTEXPR int fills() const { return ceil_div(chunks(), depth()); }
+
+  TW_CONSTEXPR int slab_bytes() const { return tile_m * MICRO_K * 2; }
+  TW_CONSTEXPR int a_bytes() const { return depth() * slab_bytes(); }
+  TW_CONSTEXPR int weights_at() const { return stages * a_bytes(); }
+  TW_CONSTEXPR int box_bytes() const { return consumers() * MICRO_BYTES; }
+  /* Boxes without a swizzle begin at multiples of 128. */
+  TW_CONSTEXPR int chunk_bytes() const { return ceil_div(box_bytes(), 128) * 128; }
+  TW_CONSTEXPR int w_bytes() const { return depth() * chunk_bytes(); }
+  /* Warps that end rows together, their columns, rows that they end at a time, and floats from row to row. */
+  TW_CONSTEXPR int team() const { return is_wide() ? 4 : unit_n / MICRO_N; }
+  TW_CONSTEXPR int team_n() const { return team() * MICRO_N; }
+  TW_CONSTEXPR int end_rows() const { return tile_m < 32 ? tile_m : 32; }
+  TW_CONSTEXPR int pitch() const { return team_n() + 4; }
+  TW_CONSTEXPR int products_at() const { return weights_at() + stages * w_bytes(); }
+  TW_CONSTEXPR int team_bytes() const { return end_rows() * pitch() * 4; }
+  TW_CONSTEXPR int barriers_at() const { return products_at() + consumers() / team() * team_bytes(); }
+  TW_CONSTEXPR int end() const { return 1024 + barriers_at() + 2 * 8 * stages; }
+
+  TW_CONSTEXPR bool is_legal() const {
+    return (tile_m == 8 || tile_m == 16 || tile_m == 32 || tile_m == 64 || tile_m == 128 || tile_m == 256) &&
+        tile_n % (is_wide() ? 64 : unit_n) == 0 && tile_n % unit_n == 0 && unit_n % MICRO_N == 0 &&
+        (is_wide() ? 64 : unit_n) % unit_n == 0 && tile_n <= 256 && tile_k % MICRO_K == 0 && k % MICRO_K == 0 &&
+        stages >= 2 && threads == 32 * (consumers() + 1) && shared_bytes == end();
+  }
+};
+
+/* Where the rings and barriers of a block lie, and how a stage is filled. */
+template <MicroConfig config> struct MicroBlock {
+  unsigned shared;
+
+  TW_DEVICE Barriers full() const { return { shared + config.barriers_at() }; }
+  TW_DEVICE Barriers empty() const { return { shared + config.barriers_at() + 8 * config.stages }; }
+
+  /* `fill` of a tile. A row of the weights' map is a block; `blocks` of them have the same k. */
+  TW_DEVICE void load(unsigned stage, int fill, const TensorMap *a, int row0, const TensorMap *w, int blocks, int expert,
+      int first) const {
+    const int from = fill * config.depth(), left = config.chunks() - from;
+    const int count = left < config.depth() ? left : config.depth();
+    full()[stage].expect(count * (config.slab_bytes() + config.box_bytes()));
+#pragma unroll
+    for (int i = 0; i < config.depth(); i++) {
+      if (i >= count) break;
+      load_box(shared + config.weights_at() + stage * config.w_bytes() + i * config.chunk_bytes(), w, 0,
+          (expert * config.chunks() + from + i) * blocks + first, full()[stage]);
+      load_box(shared + stage * config.a_bytes() + i * config.slab_bytes(), a, (from + i) * MICRO_K, row0, full()[stage]);
+    }
+  }
+};
+
+/* Pair `pair` of a word's codes as bf16 numbers, 2^-126 times their values. */
+template <int pair> TW_DEVICE unsigned micro_pair(unsigned word) {
+  if constexpr (pair < 3) return (word << 3 * pair) & 0x81c081c0u;
+  return (word << 1 & 0x80008000u) | (word >> 5 & 0x01000100u) | (word >> 4 & 0x00c000c0u);
+}
+
+/* Weights of a lane in 32 of k as operands of two steps of tensor cores: two words of codes and their powers. */
+TW_DEVICE void micro_weights(unsigned upper, unsigned lower, unsigned upper_power, unsigned lower_power,
+    unsigned (&x)[2][4]) {
+  const unsigned none = 0x80008000u;
+  x[0][0] = fma_packed<bf16>(micro_pair<0>(upper), upper_power, none);
+  x[0][1] = fma_packed<bf16>(micro_pair<0>(lower), lower_power, none);
+  x[0][2] = fma_packed<bf16>(micro_pair<1>(upper), upper_power, none);
+  x[0][3] = fma_packed<bf16>(micro_pair<1>(lower), lower_power, none);
+  x[1][0] = fma_packed<bf16>(micro_pair<2>(upper), upper_power, none);
+  x[1][1] = fma_packed<bf16>(micro_pair<2>(lower), lower_power, none);
+  x[1][2] = fma_packed<bf16>(micro_pair<3>(upper), upper_power, none);
+  x[1][3] = fma_packed<bf16>(micro_pair<3>(lower), lower_power, none);
+}
+/* Byte `i` of a lane's powers, as two bf16 numbers: upper row, its second 32 of k, lower row, its second 32. */
+TW_DEVICE unsigned micro_power(unsigned powers, int i) { return (powers >> 8 * i & 255u) * 0x00800080u; }
+
+/* A warp's 16 columns of one block of memory, the words of this lane. */
+struct MicroWords {
+  uint4 codes;
+  unsigned powers;
+  /* `block`: in shared memory. */
+  TW_DEVICE void load(const unsigned char *block, int lane) {
+    codes = *(const uint4 *)(block + 16 * lane);
+    powers = *(const unsigned *)(block + MICRO_CODES + lane / 4 * 4);
+  }
+  /* Their weights in the first or second 32 of k. */
+  template <int j> TW_DEVICE void weights(unsigned (&x)[2][4]) const {
+    micro_weights(j == 0 ? codes.x : codes.y, j == 0 ? codes.z : codes.w, micro_power(powers, j),
+        micro_power(powers, 2 + j), x);
+  }
+};
+
+/* Where a consumer is in the ring. */
+template <MicroConfig config> struct MicroTurn {
+  unsigned stage = 0, phase = 0;
+  TW_DEVICE void next() {
+    if (++stage == config.stages) { stage = 0; phase ^= 1; }
+  }
+};
+
+/* The products of a warp's 16 columns with `eights` times eight rows, by mma.sync. */
+template <MicroConfig config>
+TW_DEVICE void micro_multiply_few(const MicroBlock<config> &at, const unsigned char *shared, int warp, int lane,
+    int eights, MicroTurn<config> &turn, float (&acc)[config.tile_m / 8][4]) {
+  constexpr int tiles = config.tile_m / 8, depth = config.depth();
+  const unsigned slabs = at.shared + (lane & 7) * 128 + ((lane >> 3) ^ (lane & 7)) * 16;
+  const unsigned char *const blocks = shared + config.weights_at() + warp * MICRO_BYTES;
+  for (int fill = 0; fill < config.fills(); fill++) {
+    const int left = config.chunks() - fill * depth;
+    at.full()[turn.stage].wait(turn.phase);
+    const unsigned slab = slabs + turn.stage * config.a_bytes();
+    const unsigned char *const block = blocks + turn.stage * config.w_bytes();
+#pragma unroll
+    for (int i = 0; i < depth; i++) {
+      if (config.chunks() % depth != 0 && i >= left) break;
+      MicroWords words;
+      words.load(block + i * config.chunk_bytes(), lane);
+      unsigned x[2][2][4];
+      words.template weights<0>(x[0]);
+      words.template weights<1>(x[1]);
+#pragma unroll
+      for (int j = 0; j < 2; j++) {
+#pragma unroll
+        for (int t = 0; t < tiles; t++) {
+          if (t > 0 && t >= eights) break;
+          unsigned y[4];
+          ldmatrix_x4(y, (slab ^ j * 64) + i * config.slab_bytes() + t * 1024);
+          mma<bf16>(acc[t], x[j][0], y[0], y[1]);
+          mma<bf16>(acc[t], x[j][1], y[2], y[3]);
+        }
+      }
+    }
+    __syncwarp();
+    if (lane == 0) at.empty()[turn.stage].arrive();
+    turn.next();
+  }
+}
+
+/*
+ * A tile's rows, by the warps of a team: products come together in shared memory, a few rows at a time. `acc`: of row
+ * group t, columns lane / 4 and lane / 4 + 8 at rows 2·(lane % 4) and the next.
+ */
+template <MicroConfig config, class... Segments>
+TW_DEVICE void micro_end(const ExpertTile &tile, int across, int column0, float *team, int warp, int self,
+    const float *acc, const Segments &...segments) {
+  constexpr int eights = config.end_rows() / 8, units = config.team_n() / config.unit_n * eights;
+  const int lane = self & 31, own = warp % config.team();
+  const auto meet = [&] {
+    if constexpr (config.team() == 1) __syncwarp();
+    else named_sync<32 * config.team()>(1 + warp / config.team());
+  };
+#pragma unroll
+  for (int pass = 0; pass < config.tile_m / config.end_rows(); pass++) {
+    const int row0 = tile.first + pass * config.end_rows();
+    if (pass > 0 && row0 >= tile.end) break;
+    if (pass > 0) meet();
+    float *const to = team + 2 * (lane & 3) * config.pitch() + own * MICRO_N + (lane >> 2);
+#pragma unroll
+    for (int t = 0; t < eights; t++) {
+#pragma unroll
+      for (int c = 0; c < 4; c++)
+        to[(8 * t + (c & 1)) * config.pitch() + c / 2 * 8] = acc[4 * (pass * eights + t) + c];
+    }
+    meet();
+#pragma unroll 1
+    for (int unit = own; unit < units; unit += config.team()) {
+      const int i = unit % eights * 8 + (lane >> 2), j0 = unit / eights * config.unit_n,
+          row = row0 + i < tile.end ? row0 + i : tile.end - 1;
+      if (row0 + unit % eights * 8 >= tile.end) continue;
+      visit_segment<config.tile_n>(across, [&](const auto &segment, int) {
+        segment.row(row, row0 + i < tile.end, column0 + warp / config.team() * config.team_n() + j0, lane & 3, nullptr,
+            RowProducts{ team + i * config.pitch(), j0, lane & 3 });
+      }, segments...);
+    }
+  }
+  /* The next tile's products overwrite these. */
+  meet();
+}
+
+/* The kernel of a layer. `a`: boxes are one slab; the map of a segment has a row for each block of all experts. */
+template <MicroConfig config, int experts, class... Segments>
+TW_DEVICE void micro_gemm(const ExpertRows<experts> &rows, const TensorMap *a, const NoPrologue &,
+    const Segments &...segments) {
+  static_assert(config.is_legal());
+  constexpr int across = column_tiles<config.tile_n, Segments...>;
+  TW_DYNAMIC_SHARED(raw, 16);
+  const MicroBlock<config> at{ (shared_address(raw) + 1023u) & ~1023u };
+  unsigned char *const shared = (unsigned char *)raw + (at.shared - shared_address(raw));
+  const int warp = __shfl_sync(ALL_LANES, (int)threadIdx.x >> 5, 0), lane = threadIdx.x & 31;
+  if (warp == config.consumers() && lane == 0) {
+    prefetch_map(a);
+    for (int i = 0; i < config.stages; i++) {
+      at.full()[i].init(1);
+      at.empty()[i].init(config.consumers());
+    }
+    show_barriers();
+  }
+  __syncthreads();
+  wait_for_previous();
+  MicroTurn<config> turn;
+  ExpertTile tile;
+  if (warp == config.consumers()) {
+    for (int t = blockIdx.x; find_expert_tile<config.tile_m>(rows, t / across, tile); t += gridDim.x) {
+      visit_segment<config.tile_n>(t % across, [&](const auto &segment, int number) {
+        for (int fill = 0; fill < config.fills(); fill++) {
+          if (lane == 0) {
+            at.empty()[turn.stage].wait(turn.phase ^ 1);
+            at.load(turn.stage, fill, a, tile.first, segment.map, segment.columns / MICRO_N, tile.expert,
+                number * config.consumers());
+          }
+          turn.next();
+        }
+      }, segments...);
+      __syncwarp();
+    }
+    launch_dependents();
+    return;
+  }
+  float *const team = (float *)(shared + config.products_at() + warp / config.team() * config.team_bytes());
+  for (int t = blockIdx.x; find_expert_tile<config.tile_m>(rows, t / across, tile); t += gridDim.x) {
+    int column0;
+    visit_segment<config.tile_n>(t % across, [&](const auto &, int number) { column0 = number * config.tile_n; },
+        segments...);
+    float acc[config.tile_m / 8][4];
+#pragma unroll
+    for (int i = 0; i < config.tile_m / 8; i++) {
+#pragma unroll
+      for (int c = 0; c < 4; c++) acc[i][c] = 0.0f;
+    }
+    micro_multiply_few<config>(at, shared, warp, lane, (tile.end - tile.first + 7) / 8, turn, acc);
+    micro_end<config>(tile, t % across, column0, team, warp, forgotten(threadIdx.x), acc[0], segments...);
+  }
+}
+
+}  // namespace tw

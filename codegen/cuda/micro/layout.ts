@@ -1,0 +1,121 @@
+/** How a block of the skeleton for microscaled weights lays out shared memory, and which schedules it runs. */
+import { type CudaGemmSchedule, RESERVED_BYTES } from '../../../ir/cuda.js';
+import type { GemmKernel, KernelModule, Segment } from '../../../ir/kernel.js';
+import { MICRO_BYTES, MICRO_DEPTH, MICRO_ROWS } from '../../../ir/microscaled.js';
+import { roundUp } from '../../../ir/types.js';
+import { leastCommonMultiple } from '../../operands.js';
+import { type SkinnyDevice, skinnyStep, skinnyTileStep } from '../skinny/layout.js';
+import { segmentsProblem } from '../text/fragment.js';
+import { columnTiles } from '../wgmma/layout.js';
+
+const ALIGNMENT = 1024;
+const BARRIER = 8;
+/** Boxes without a swizzle pattern begin at multiples of this. */
+const BOX_ALIGNMENT = 128;
+/** Rows of tiles that warps multiply, and of those that warpgroups do. */
+const FEW: readonly number[] = [8, 16, 32, 64];
+const MANY: readonly number[] = [];
+/** Columns of a warpgroup. */
+const WIDE_STEP = 64;
+export const MICRO_STAGES = { least: 2, most: 24 } as const;
+const MAX_COLUMNS = 256;
+/** Most rows that a team ends at a time. */
+const END_ROWS = 32;
+
+const isWide = (tm: number): boolean => !FEW.includes(tm);
+
+/** Bytes of a block's shared memory: MicroConfig::end (gemm/micro.cuh). */
+export function microSharedBytes({ tm, tn, tk, stages }: CudaGemmSchedule, segments: readonly Segment[]): number {
+  const depth = tk / MICRO_DEPTH;
+  const warps = tn / MICRO_ROWS;
+  const team = isWide(tm) ? 4 : skinnyStep(segments) / MICRO_ROWS;
+  const stage = depth * (tm * MICRO_DEPTH * 2 + roundUp(warps * MICRO_BYTES, BOX_ALIGNMENT));
+  const products = (warps / team) * Math.min(tm, END_ROWS) * (team * MICRO_ROWS + 4) * 4;
+  return ALIGNMENT + stages * stage + products + 2 * BARRIER * stages;
+}
+
+/** Whether the weights of a kernel are microscaled. */
+export const isMicroscaled = ({ segments }: GemmKernel, { weights }: Pick<KernelModule, 'weights'>): boolean =>
+  weights.find(({ name }) => name === segments[0]?.weight)?.layout === 'microscaled';
+
+/** The columns of a tile are a multiple of this. */
+const columnStep = (segments: readonly Segment[], tm: number): number =>
+  leastCommonMultiple(skinnyTileStep(segments), isWide(tm) ? WIDE_STEP : MICRO_ROWS);
+
+/** The reason why `schedule` cannot run the kernel, apart from its dtypes; undefined if it can. */
+export function microProblem(
+  kernel: GemmKernel,
+  module: KernelModule,
+  schedule: CudaGemmSchedule,
+  { arch, sharedBytesPerBlock }: SkinnyDevice,
+  rowValues: number,
+): string | undefined {
+  const { tm, tn, tk, stages, cluster } = schedule;
+  const { segments } = kernel;
+  if (arch !== 'sm_90a') return `TMA needs sm_90a, the target is ${arch}`;
+  if (!isMicroscaled(kernel, module)) return 'its weights are not microscaled';
+  if (kernel.experts === undefined || kernel.finish !== undefined) return 'its rows are not those of experts';
+  if (rowValues > 0) return 'rows of experts have no values of their own';
+  if (cluster !== 1) return 'clusters are for wgmma';
+  const problem = segmentsProblem(segments);
+  if (problem !== undefined) return problem;
+  if (![...FEW, ...MANY].includes(tm)) return `tiles have ${[...FEW, ...MANY].join(', ')} rows`;
+  if (tk % MICRO_DEPTH !== 0) return `tk must be a multiple of ${MICRO_DEPTH}`;
+  if (stages < MICRO_STAGES.least || stages > MICRO_STAGES.most)
+    return `stages must be ${MICRO_STAGES.least} to ${MICRO_STAGES.most}`;
+  const step = columnStep(segments, tm);
+  if (tn % step !== 0 || tn > MAX_COLUMNS)
+    return `tn must be a multiple of ${step}, whole pairs and warps, and at most ${MAX_COLUMNS}`;
+  if (WIDE_STEP % skinnyStep(segments) !== 0) return 'a warpgroup ends whole units of columns';
+  const sharedBytes = microSharedBytes(schedule, segments);
+  return sharedBytes + RESERVED_BYTES <= sharedBytesPerBlock
+    ? undefined
+    : `a block needs ${sharedBytes} bytes of shared memory, ${sharedBytesPerBlock} are there`;
+}
+
+/** What a tile costs beside its columns, in columns: the way of its first bytes, and its epilogue. */
+const TILE_COLUMNS = 24;
+/** Rows that an expert has at most for most of the time, over their mean. */
+const UNEVEN = 2;
+
+/**
+ * A good untuned schedule at `rows` pairs of a row and an expert; undefined if there is none. Blocks leave half of the
+ * shared memory to the next kernel's. Experts are taken to be chosen evenly.
+ */
+export function defaultMicroSchedule(
+  kernel: GemmKernel,
+  module: KernelModule,
+  device: SkinnyDevice,
+  rowValues: number,
+  rows: number,
+): CudaGemmSchedule | undefined {
+  const { segments, experts } = kernel;
+  if (experts === undefined || !isMicroscaled(kernel, module)) return undefined;
+  const used = Math.min(experts.count, rows);
+  const mean = rows / used;
+  const tm = FEW.find((each) => (mean <= 1 ? 1 : UNEVEN * mean) <= each) ?? MANY.at(-1) ?? FEW.at(-1)!;
+  const tiles = used * Math.ceil(mean / tm);
+  const step = columnStep(segments, tm);
+  const costOf = (tn: number): number =>
+    Math.ceil((tiles * columnTiles(segments, tn).total) / device.multiprocessors) * (tn + TILE_COLUMNS);
+  const widths = Array.from({ length: Math.floor(MAX_COLUMNS / step) }, (_, i) => (i + 1) * step);
+  const room = isWide(tm) ? device.sharedBytesPerBlock : Math.floor(device.sharedBytesPerBlock / 2);
+  for (const tn of widths.sort((a, b) => costOf(a) - costOf(b) || b - a))
+    for (const depth of [3, 2, 1])
+      for (let stages = MICRO_STAGES.most as number; stages >= MICRO_STAGES.least + 1; stages--) {
+        const schedule: CudaGemmSchedule = {
+          kind: 'gemm',
+          skeleton: 'micro',
+          tm,
+          tn,
+          tk: depth * MICRO_DEPTH,
+          stages,
+          cluster: 1,
+          raster: 1,
+          mode: 'cooperative',
+        };
+        if (microSharedBytes(schedule, segments) + RESERVED_BYTES > room) continue;
+        if (microProblem(kernel, module, schedule, device, rowValues) === undefined) return schedule;
+      }
+  return undefined;
+}
