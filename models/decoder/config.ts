@@ -12,6 +12,7 @@ import type { LatentConfig } from './latent.js';
 import type { RecurrentConfig } from './recurrentConfig.js';
 import type { ConfigReader, Projection, Windows } from './reader.js';
 import { parseRopes, type RopeConfig } from './rope.js';
+import type { Temperature } from './temperature.js';
 
 /** The properties in which these models differ. */
 export interface DecoderConfig extends ModelConfig {
@@ -69,8 +70,11 @@ export interface DecoderConfig extends ModelConfig {
   readonly sinks?: true;
   /** For each layer, of how many positions the pieces are that a query's keys lie in; null: none. Default: none. */
   readonly chunks?: Windows;
-  /** Of queries of layers that do not turn: times 1 + by·ln(1 + ⌊(position + 1) / every⌋). Default: times 1. */
-  readonly temperature?: { readonly every: number; readonly by: number };
+  /**
+   * Of queries: times 1 + by·ln(1 + ⌊(position + from) / every⌋), in layers that do not turn or in all. Default: times
+   * 1.
+   */
+  readonly temperature?: Temperature;
   /** Inner width of layers without experts, where it is another. */
   readonly denseWidth?: number;
   /** ALiBi: of each head, what is added to a score for every position that a key is further on. Default: none. */

@@ -25,6 +25,7 @@ import {
   SINKS,
   type TensorNames,
 } from './tensors.js';
+import { temperature } from './temperature.js';
 import { type LearnedActivation, learnedActivation, xielu } from './xielu.js';
 
 /** What the graph needs to know of a model. */
@@ -272,7 +273,8 @@ export function layerBlocks(
     };
     const queries = (): Value => {
       const own = turned('q', heads);
-      return heat === undefined || isTurned ? own : b.add('mul', { a: own, b: heat }, {}, 'tempered');
+      const isTempered = heat !== undefined && (!isTurned || shape.temperature?.layers === 'all');
+      return isTempered ? b.add('mul', { a: own, b: heat }, {}, 'tempered') : own;
     };
     const own = { q: queries, k: () => turned('k', kvHeads), v: () => inHeads('v', kvHeads) };
     return output(mixed(own, layer, index), x, layer);
@@ -391,20 +393,6 @@ function unitHeads(b: GraphBuilder, x: Value, epsilon: number): Value {
   const eps = b.add('const', {}, { value: epsilon }, 'eps');
   const scale = b.add('rsqrt', { x: b.add('add', { a: square, b: eps }) }, {}, 'rms_scale');
   return b.add('mul', { a: x, b: scale }, {}, 'unit');
-}
-
-/** f32[T, 1, 1]: what queries at `position`, f32[T], are multiplied by. */
-function temperature(
-  b: GraphBuilder,
-  position: Value,
-  { every, by }: { readonly every: number; readonly by: number },
-): Value {
-  const constant = (value: number, hint: string): Value => b.add('const', {}, { value }, hint);
-  const one = constant(1, 'one');
-  const count = b.add('div', { a: b.add('add', { a: position, b: one }), b: constant(every, 'every') });
-  const log = b.add('log', { x: b.add('add', { a: b.add('floor', { x: count }), b: one }) });
-  const factor = b.add('add', { a: b.add('mul', { a: log, b: constant(by, 'by') }), b: one }, {}, 'temperature');
-  return b.add('reshape', { x: factor }, { shape: ['T', 1, 1] }, 'temperature_of_token');
 }
 
 /** x, no further from 0 than `most`. */

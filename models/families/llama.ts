@@ -5,6 +5,7 @@ import { decoderFamily } from '../decoder/family.js';
 import { MIXTRAL_EXPERTS } from '../decoder/experts.js';
 import type { ConfigReader } from '../decoder/reader.js';
 import { LLAMA_NAMES, NAMES_WITH_NORMS_BEHIND } from '../decoder/tensors.js';
+import type { Temperature } from '../decoder/temperature.js';
 import type { Json } from '../model/model.js';
 
 const everyLayer = (): boolean => true;
@@ -37,24 +38,29 @@ const MINISTRAL_ROPE = {
   llama_4_scaling_beta: 0.1,
 };
 
-/**
- * A file whose queries are scaled by β·ln(1 + ⌊position / original context⌋) more, with that context, where it is 1.
- */
-function withinOriginalContext(read: ConfigReader): Json {
+/** The rotary settings that transformers takes where a file has none. */
+function ministralRope({ json }: ConfigReader): Json {
+  if (isGiven(json['rope_parameters'] ?? json['rope_scaling'])) return json;
+  return {
+    ...json,
+    rope_parameters: { ...MINISTRAL_ROPE, rope_theta: json['rope_theta'] ?? MINISTRAL_ROPE.rope_theta },
+  };
+}
+
+/** Queries are multiplied by 1 + β·ln(1 + ⌊position / original context⌋). */
+function ministralTemperature(read: ConfigReader): { readonly temperature?: Temperature } {
   const { json } = read;
-  const given = json['rope_parameters'] ?? json['rope_scaling'];
-  const rope = given ?? { ...MINISTRAL_ROPE, rope_theta: json['rope_theta'] ?? MINISTRAL_ROPE.rope_theta };
-  const own = isGiven(given) ? json : { ...json, rope_parameters: rope };
-  if (!isRecord(rope)) return own;
-  const { llama_4_scaling_beta: beta, original_max_position_embeddings: original } = rope;
-  const { max_position_embeddings: stated } = json;
-  if (!isGiven(beta) || beta === 0) return own;
-  if (typeof original !== 'number')
+  const rope = json['rope_parameters'] ?? json['rope_scaling'];
+  if (!isRecord(rope)) return {};
+  const { llama_4_scaling_beta: beta, original_max_position_embeddings: every } = rope;
+  if (!isGiven(beta) || beta === 0) return {};
+  if (typeof beta !== 'number' || !(beta > 0 && beta <= 1e3))
+    return read.fail(`llama_4_scaling_beta: expected a number from 0 to 1000, got ${quote(beta)}`);
+  if (typeof every !== 'number' || !(every >= 1 && every <= 1 << 24))
     return read.fail(
-      `original_max_position_embeddings: expected a number beside llama_4_scaling_beta, got ${quote(original)}`,
+      `original_max_position_embeddings: expected a number beside llama_4_scaling_beta, got ${quote(every)}`,
     );
-  const isLonger = !isGiven(stated) || (Number.isFinite(stated) && Number(stated) > original);
-  return isLonger ? { ...own, max_position_embeddings: original } : own;
+  return { temperature: { every, by: beta, from: 0, layers: 'all' } };
 }
 
 /** Granite's literal factors at four places. */
@@ -100,11 +106,11 @@ export const LLAMA_FAMILIES = [
     differences: (read) => ({ biased: [], windows: read.without('layer_types').windows(4096, everyLayer) }),
   }),
 
-  // Ministral 3 (2025): queries beyond the original context are scaled, so that it is read with that context alone.
+  // Ministral 3 (2025): queries beyond the original context are scaled.
   decoderFamily({
     name: 'Ministral3ForCausalLM',
     modelType: 'ministral3',
-    covers: 'Ministral 3, for texts of up to the original context of 16,384 tokens',
+    covers: 'Ministral 3',
     textDefaults: {
       vocab_size: 131_072,
       hidden_size: 4096,
@@ -116,8 +122,12 @@ export const LLAMA_FAMILIES = [
     kvHeads: 8,
     headDim: 128,
     epsilon: 1e-5,
-    prepare: withinOriginalContext,
-    differences: (read) => ({ biased: [], windows: read.without('layer_types').windows(null, everyLayer) }),
+    prepare: ministralRope,
+    differences: (read) => ({
+      biased: [],
+      windows: read.without('layer_types').windows(null, everyLayer),
+      ...ministralTemperature(read),
+    }),
   }),
 
   // OLMo 2 (arXiv:2501.00656): norms behind attention and feed-forward, and of whole rows of queries and keys.

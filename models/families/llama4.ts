@@ -113,6 +113,8 @@ export const LLAMA4_FAMILIES = [
               temperature: {
                 every: read.number('floor_scale', 8192, [1, 1 << 24]),
                 by: read.number('attn_scale', 0.1, [0, 1e3]),
+                from: 1,
+                layers: 'unrotated',
               },
             }
           : {}),

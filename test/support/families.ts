@@ -283,7 +283,16 @@ const FAMILIES: Readonly<Record<string, Own>> = {
       rotary_dim: headDim * part(dice, headDim),
     };
   },
-  ministral3: (dice) => ({ sliding_window: dice.chance(0.3) ? dice.whole(1, 9) : null }),
+  ministral3: (dice) => ({
+    sliding_window: dice.chance(0.3) ? dice.whole(1, 9) : null,
+    rope_theta: null,
+    rope_parameters: {
+      rope_type: 'default',
+      rope_theta: 500,
+      original_max_position_embeddings: dice.whole(2, 5),
+      llama_4_scaling_beta: dice.pick([0.1, 0.5]),
+    },
+  }),
   gpt2: (dice) => ({ head_dim: null, n_inner: dice.pick([null, 17, 40]), scale_attn_weights: dice.chance(0.7) }),
   opt: (dice) => ({
     head_dim: null,
