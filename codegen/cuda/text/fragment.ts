@@ -4,7 +4,7 @@
  */
 import { groupWidth } from '../../../ir/groupSums.js';
 import { type Output, ROW_SUM_BLOCK, type Segment } from '../../../ir/kernel.js';
-import type { Access } from '../../../ir/scalar.js';
+import { type Access, operands as childrenOf, type Scalar } from '../../../ir/scalar.js';
 import { defined } from '../../../system/defined.js';
 import { groupValues, type GroupValues } from './contraction.js';
 import { type CudaOperands, leastCommonMultiple, type Operand, CudaRowScope } from './operands.js';
@@ -14,7 +14,7 @@ import { block, Constants, guarded, indent, unrolled } from './statements.js';
 /** A pair of values to be stored, for callers that stage results themselves. */
 export interface StoreSite {
   readonly operand: Operand;
-  /** C expression (float2; uint2 for a buffer of bytes) of the values at column and column + 1. */
+  /** C expression (float2; uint2 for a buffer of bytes) of the values at column and column + 1; of one column a float. */
   readonly value: string;
   /** The values belong to the second half of a rotated pair. */
   readonly isPartner: boolean;
@@ -86,6 +86,7 @@ export interface Fragment {
 
 /** The reason why a segment cannot have a fragment epilogue; undefined if it can. */
 export function fragmentProblem({ columns, pairing, outputs }: Segment): string | undefined {
+  if (columns === 1) return singleProblem(pairing, outputs);
   if (columns % 2 !== 0) return 'an odd number of columns';
   if (pairing.kind !== 'none' && pairing.width % 8 !== 0)
     return `pairs of width ${pairing.width}, not of a multiple of 8`;
@@ -93,6 +94,15 @@ export function fragmentProblem({ columns, pairing, outputs }: Segment): string 
     return 'row sums over rotated columns';
   return undefined;
 }
+
+/** A single column, as the gate of a shared expert, is that of the first lane of a row's quad, and no pair. */
+function singleProblem(pairing: Segment['pairing'], outputs: Segment['outputs']): string | undefined {
+  if (pairing.kind !== 'none') return 'one column in pairs';
+  if (outputs.some(({ kind }) => kind === 'rowSum')) return 'row sums over one column';
+  return outputs.some(({ value }) => readsElements(value)) ? 'one column that reads elements of its row' : undefined;
+}
+const readsElements = (s: Scalar): boolean =>
+  (s.op === 'load' && s.access.kind === 'element') || childrenOf(s).some(readsElements);
 
 /** The same of all segments of a kernel, as a sentence. */
 export function segmentsProblem(segments: readonly Segment[]): string | undefined {
@@ -144,8 +154,11 @@ export function fragmentSites({ pairing, columns }: Segment, fragment: Fragment,
     get column() {
       return column();
     },
-    lanes: 2,
-    acc: (i) => productPair(acc, i === 0 ? group() : second()),
+    lanes: columns === 1 ? 1 : 2,
+    acc: (i) => {
+      const at = i === 0 ? group() : second();
+      return columns === 1 ? acc(at, 0) : productPair(acc, at);
+    },
     ...defined({
       loaded: loaded && ((buffer: string, access: Access) => loaded(buffer, access, logical(group))),
     }),
