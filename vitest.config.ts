@@ -136,6 +136,7 @@ const LENGTHY = [
   'codegen/cuda/hopperExperts',
   'codegen/cuda/layer',
   'codegen/cuda/loop',
+  'codegen/cuda/micro',
   'codegen/cuda/randomModel',
   'codegen/cuda/rowSums',
   'codegen/cuda/shrink',

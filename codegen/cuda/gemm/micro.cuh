@@ -44,7 +44,7 @@ struct MicroConfig {
   /* Of the launch: threads of a block and bytes of its shared memory. */
   int threads, shared_bytes;
 
-  TW_CONSTEXPR bool is_wide() const { return tile_m > 64; }
+  TW_CONSTEXPR bool is_wide() const { return tile_m >= 64; }
   TW_CONSTEXPR int consumers() const { return tile_n / MICRO_N; }
   /* Blocks of k in a stage, and of the product. */
   TW_CONSTEXPR int depth() const { return tile_k / MICRO_K; }
@@ -69,7 +69,7 @@ struct MicroConfig {
   TW_CONSTEXPR int end() const { return 1024 + barriers_at() + 2 * 8 * stages; }
 
   TW_CONSTEXPR bool is_legal() const {
-    return (tile_m == 8 || tile_m == 16 || tile_m == 32 || tile_m == 64 || tile_m == 128 || tile_m == 256) &&
+    return (tile_m == 8 || tile_m == 16 || tile_m == 32 || tile_m == 64 || tile_m == 128) &&
         tile_n % (is_wide() ? 64 : unit_n) == 0 && tile_n % unit_n == 0 && unit_n % MICRO_N == 0 &&
         (is_wide() ? 64 : unit_n) % unit_n == 0 && tile_n <= 256 && tile_k % MICRO_K == 0 && k % MICRO_K == 0 &&
         stages >= 2 && threads == 32 * (consumers() + 1) && shared_bytes == end();
@@ -183,6 +183,55 @@ TW_DEVICE void micro_multiply_few(const MicroBlock<config> &at, const unsigned c
   }
 }
 
+/* `count` blocks of k of a stage, by all rows of the tile and wgmma: the weights of all of them are decoded first. */
+template <MicroConfig config, int count>
+TW_DEVICE void micro_stage(unsigned slab, const unsigned char *block, int lane, float (&acc)[config.tile_m / 2]) {
+  unsigned x[count][2][2][4];
+#pragma unroll
+  for (int i = 0; i < count; i++) {
+    MicroWords words;
+    words.load(block + i * config.chunk_bytes(), lane);
+    words.template weights<0>(x[i][0]);
+    words.template weights<1>(x[i][1]);
+  }
+  wgmma_fence();
+#pragma unroll
+  for (int i = 0; i < count; i++) {
+#pragma unroll
+    for (int s = 0; s < 4; s++)
+      wgmma_of_registers_by_rows<bf16, config.tile_m>(acc, x[i][s / 2][s % 2],
+          rows_descriptor(slab + i * config.slab_bytes() + s * WGMMA_STEP_BYTES), 1);
+  }
+  wgmma_commit();
+  wgmma_wait<0>();
+}
+
+/*
+ * The products of a warpgroup's 64 columns with all rows of the tile. A warpgroup decodes while the others' products
+ * are under way.
+ */
+template <MicroConfig config>
+TW_DEVICE void micro_multiply_many(const MicroBlock<config> &at, const unsigned char *shared, int warp, int lane,
+    MicroTurn<config> &turn, float (&acc)[config.tile_m / 2]) {
+  constexpr int whole = config.chunks() / config.depth(), rest = config.chunks() % config.depth();
+  const unsigned char *const blocks = shared + config.weights_at() + warp * MICRO_BYTES;
+#pragma unroll 1
+  for (int fill = 0; fill < whole; fill++) {
+    at.full()[turn.stage].wait(turn.phase);
+    micro_stage<config, config.depth()>(at.shared + turn.stage * config.a_bytes(), blocks + turn.stage * config.w_bytes(),
+        lane, acc);
+    if (lane == 0) at.empty()[turn.stage].arrive();
+    turn.next();
+  }
+  if constexpr (rest > 0) {
+    at.full()[turn.stage].wait(turn.phase);
+    micro_stage<config, rest>(at.shared + turn.stage * config.a_bytes(), blocks + turn.stage * config.w_bytes(), lane,
+        acc);
+    if (lane == 0) at.empty()[turn.stage].arrive();
+    turn.next();
+  }
+}
+
 /*
  * A tile's rows, by the warps of a team: products come together in shared memory, a few rows at a time. `acc`: of row
  * group t, columns lane / 4 and lane / 4 + 8 at rows 2·(lane % 4) and the next.
@@ -268,14 +317,22 @@ TW_DEVICE void micro_gemm(const ExpertRows<experts> &rows, const TensorMap *a, c
     int column0;
     visit_segment<config.tile_n>(t % across, [&](const auto &, int number) { column0 = number * config.tile_n; },
         segments...);
-    float acc[config.tile_m / 8][4];
+    if constexpr (config.is_wide()) {
+      float acc[config.tile_m / 2];
 #pragma unroll
-    for (int i = 0; i < config.tile_m / 8; i++) {
+      for (int i = 0; i < config.tile_m / 2; i++) acc[i] = 0.0f;
+      micro_multiply_many<config>(at, shared, warp, lane, turn, acc);
+      micro_end<config>(tile, t % across, column0, team, warp, forgotten(threadIdx.x), acc, segments...);
+    } else {
+      float acc[config.tile_m / 8][4];
 #pragma unroll
-      for (int c = 0; c < 4; c++) acc[i][c] = 0.0f;
+      for (int i = 0; i < config.tile_m / 8; i++) {
+#pragma unroll
+        for (int c = 0; c < 4; c++) acc[i][c] = 0.0f;
+      }
+      micro_multiply_few<config>(at, shared, warp, lane, (tile.end - tile.first + 7) / 8, turn, acc);
+      micro_end<config>(tile, t % across, column0, team, warp, forgotten(threadIdx.x), acc[0], segments...);
     }
-    micro_multiply_few<config>(at, shared, warp, lane, (tile.end - tile.first + 7) / 8, turn, acc);
-    micro_end<config>(tile, t % across, column0, team, warp, forgotten(threadIdx.x), acc[0], segments...);
   }
 }
 

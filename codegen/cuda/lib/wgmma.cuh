@@ -42,6 +42,7 @@ template <int groups> TW_DEVICE void wgmma_wait() {
  */
 template <class T, int columns> struct Wgmma;
 template <class T, int columns> struct WgmmaOfRegisters;
+template <class T, int columns> struct WgmmaOfRegistersByRows;
 
 /* Operand lists of the accumulators of 8·g columns: their names in the instruction, and their registers. */
 #define TW_NAMES_1 "%0, %1, %2, %3"
@@ -120,13 +121,13 @@ template <class T, int columns> struct WgmmaOfRegisters;
                    : TW_ACCUMULATORS_##g : "l"(x), "l"(y), "r"(is_added));                                             \
     }                                                                                                                  \
   };
-#define TW_WGMMA_OF_REGISTERS(T, type, columns, g, a, b, c, e, f, p)                                                   \
-  template <> struct WgmmaOfRegisters<T, columns> {                                                                    \
+#define TW_WGMMA_OF_REGISTERS(name, transposed, T, type, columns, g, a, b, c, e, f, p)                                 \
+  template <> struct name<T, columns> {                                                                                \
     static TW_DEVICE void multiply(float (&d)[columns / 2], const unsigned (&x)[4], unsigned long long y,              \
         int is_added) {                                                                                                \
       asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %" #p ", 0;\n"                                                     \
                    "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." #type "." #type " "                         \
-                   "{ " TW_NAMES_##g " }, { %" #a ", %" #b ", %" #c ", %" #e " }, %" #f ", p, 1, 1, 1; }"              \
+                   "{ " TW_NAMES_##g " }, { %" #a ", %" #b ", %" #c ", %" #e " }, %" #f ", p, 1, 1, " #transposed "; }" \
                    : TW_ACCUMULATORS_##g : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(y), "r"(is_added));         \
     }                                                                                                                  \
   };
@@ -158,8 +159,10 @@ TW_WGMMA(208, 26, 104, 105, 106)
 TW_WGMMA(224, 28, 112, 113, 114)
 TW_WGMMA(240, 30, 120, 121, 122)
 TW_WGMMA(256, 32, 128, 129, 130)
-TW_WGMMA_OF_REGISTERS(bf16, bf16, 64, 8, 32, 33, 34, 35, 36, 37)
-TW_WGMMA_OF_REGISTERS(bf16, bf16, 128, 16, 64, 65, 66, 67, 68, 69)
+TW_WGMMA_OF_REGISTERS(WgmmaOfRegisters, 1, bf16, bf16, 64, 8, 32, 33, 34, 35, 36, 37)
+TW_WGMMA_OF_REGISTERS(WgmmaOfRegisters, 1, bf16, bf16, 128, 16, 64, 65, 66, 67, 68, 69)
+TW_WGMMA_OF_REGISTERS(WgmmaOfRegistersByRows, 0, bf16, bf16, 64, 8, 32, 33, 34, 35, 36, 37)
+TW_WGMMA_OF_REGISTERS(WgmmaOfRegistersByRows, 0, bf16, bf16, 128, 16, 64, 65, 66, 67, 68, 69)
 
 /*
  * d[64 × columns] (+)= a[64 × k]·b[columns × k]ᵀ: `a` and `b` are descriptors of K-major operands of T, k of 32 bytes.
@@ -176,6 +179,13 @@ template <class T, int columns>
 TW_DEVICE void wgmma_of_registers(float (&d)[columns / 2], const unsigned (&a)[4], unsigned long long b, int is_added) {
   static_assert(columns == 64 || columns == 128, "no kernel has this instruction yet");
   WgmmaOfRegisters<T, columns>::multiply(d, a, b, is_added);
+}
+/* The same with b K-major: b[columns × 16] as wgmma has it. */
+template <class T, int columns>
+TW_DEVICE void wgmma_of_registers_by_rows(float (&d)[columns / 2], const unsigned (&a)[4], unsigned long long b,
+    int is_added) {
+  static_assert(columns == 64 || columns == 128, "no kernel has this instruction yet");
+  WgmmaOfRegistersByRows<T, columns>::multiply(d, a, b, is_added);
 }
 
 }  // namespace tw

@@ -13,12 +13,17 @@ const BARRIER = 8;
 /** Boxes without a swizzle pattern begin at multiples of this. */
 const BOX_ALIGNMENT = 128;
 /** Rows of tiles that warps multiply, and of those that warpgroups do. */
-const FEW: readonly number[] = [8, 16, 32, 64];
-const MANY: readonly number[] = [];
-/** Columns of a warpgroup. */
+const FEW: readonly number[] = [8, 16, 32];
+const MANY: readonly number[] = [64, 128];
+/** Columns of a warpgroup, and k of a stage of theirs. */
 const WIDE_STEP = 64;
+const WIDE_DEPTH = 128;
 export const MICRO_STAGES = { least: 2, most: 24 } as const;
 const MAX_COLUMNS = 256;
+/** A thread of a fourth warpgroup would leave the others too few registers. */
+const MAX_WIDE = 192;
+
+const maxColumns = (tm: number): number => (isWide(tm) ? MAX_WIDE : MAX_COLUMNS);
 /** Most rows that a team ends at a time. */
 const END_ROWS = 32;
 
@@ -61,11 +66,12 @@ export function microProblem(
   if (problem !== undefined) return problem;
   if (![...FEW, ...MANY].includes(tm)) return `tiles have ${[...FEW, ...MANY].join(', ')} rows`;
   if (tk % MICRO_DEPTH !== 0) return `tk must be a multiple of ${MICRO_DEPTH}`;
+  if (isWide(tm) && tk !== WIDE_DEPTH) return `tk must be ${WIDE_DEPTH} where warpgroups multiply`;
   if (stages < MICRO_STAGES.least || stages > MICRO_STAGES.most)
     return `stages must be ${MICRO_STAGES.least} to ${MICRO_STAGES.most}`;
   const step = columnStep(segments, tm);
-  if (tn % step !== 0 || tn > MAX_COLUMNS)
-    return `tn must be a multiple of ${step}, whole pairs and warps, and at most ${MAX_COLUMNS}`;
+  if (tn % step !== 0 || tn > maxColumns(tm))
+    return `tn must be a multiple of ${step}, whole pairs and warps, and at most ${maxColumns(tm)}`;
   if (WIDE_STEP % skinnyStep(segments) !== 0) return 'a warpgroup ends whole units of columns';
   const sharedBytes = microSharedBytes(schedule, segments);
   return sharedBytes + RESERVED_BYTES <= sharedBytesPerBlock
@@ -93,12 +99,12 @@ export function defaultMicroSchedule(
   if (experts === undefined || !isMicroscaled(kernel, module)) return undefined;
   const used = Math.min(experts.count, rows);
   const mean = rows / used;
-  const tm = FEW.find((each) => (mean <= 1 ? 1 : UNEVEN * mean) <= each) ?? MANY.at(-1) ?? FEW.at(-1)!;
+  const tm = [...FEW, ...MANY].find((each) => (mean <= 1 ? 1 : UNEVEN * mean) <= each) ?? MANY.at(-1)!;
   const tiles = used * Math.ceil(mean / tm);
   const step = columnStep(segments, tm);
   const costOf = (tn: number): number =>
     Math.ceil((tiles * columnTiles(segments, tn).total) / device.multiprocessors) * (tn + TILE_COLUMNS);
-  const widths = Array.from({ length: Math.floor(MAX_COLUMNS / step) }, (_, i) => (i + 1) * step);
+  const widths = Array.from({ length: Math.floor(maxColumns(tm) / step) }, (_, i) => (i + 1) * step);
   const room = isWide(tm) ? device.sharedBytesPerBlock : Math.floor(device.sharedBytesPerBlock / 2);
   for (const tn of widths.sort((a, b) => costOf(a) - costOf(b) || b - a))
     for (const depth of [3, 2, 1])

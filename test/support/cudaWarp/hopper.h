@@ -321,4 +321,27 @@ template <int N> static void tw_product_of_registers(float (&d)[N], const unsign
     for (unsigned i = 0; i < 4; i++) d[4 * j + i] = own[i];
   }
 }
+/* Operand b K-major, as tw_product has it. */
+template <int N> static void tw_product_of_registers_by_rows(float (&d)[N], const unsigned (&a)[4],
+                                                            unsigned long long b, int isAdded,
+                                                            float (*value)(uint16_t)) {
+  if ((b >> 32 & 0x3fff) != 64 || (b >> 62) != 1) tw_fail("a descriptor without 128-byte swizzle");
+  const unsigned at = (unsigned)(b & 0x3fff) << 4, lane = tw_current % 32;
+  const auto place = [at](unsigned row, unsigned k) { return at + row / 8 * 1024 + row % 8 * 128 + 2 * k; };
+  if (lane == 0)
+    for (unsigned row = 0; row < 2 * N; row++)
+      for (unsigned k = 0; k < 16; k += 8) tw_race_operand(::tw_shared + tw_swizzled(place(row, k)), 16);
+  for (unsigned j = 0; j < N / 4; j++) {
+    const unsigned row = 8 * j + lane / 4;
+    unsigned pair[2];
+    for (unsigned i = 0; i < 2; i++) {
+      const unsigned k = lane % 4 * 2 + 8 * i;
+      pair[i] = tw_half_at(place(row, k)) | (unsigned)tw_half_at(place(row, k + 1)) << 16;
+    }
+    float own[4];
+    for (unsigned i = 0; i < 4; i++) own[i] = isAdded ? d[4 * j + i] : 0.0f;
+    tw_mma(own, a, pair[0], pair[1], value);
+    for (unsigned i = 0; i < 4; i++) d[4 * j + i] = own[i];
+  }
+}
 #endif

@@ -27,5 +27,10 @@ template <class T, int columns>
 inline void wgmma_of_registers(float (&d)[columns / 2], const unsigned (&a)[4], unsigned long long b, int is_added) {
   tw_product_of_registers(d, a, b, is_added, [](uint16_t bits) { return to_float(T{ bits }); });
 }
+template <class T, int columns>
+inline void wgmma_of_registers_by_rows(float (&d)[columns / 2], const unsigned (&a)[4], unsigned long long b,
+    int is_added) {
+  tw_product_of_registers_by_rows(d, a, b, is_added, [](uint16_t bits) { return to_float(T{ bits }); });
+}
 
 }  // namespace tw
