@@ -183,6 +183,12 @@ export function rolesOf(
   if (kernel.anchor === 'scan') {
     give(kernel.before, { kind: 'before' });
     give(kernel.end, { kind: 'subtreeEnd' });
+    if (kernel.kept !== undefined) {
+      const { state, from, to } = kernel.kept;
+      const rows = tableRows(state) ?? 1;
+      give(from, { kind: 'below', bound: rows });
+      to.forEach((name, i) => give(name, { kind: 'slot', rows: i === 0 ? rows : 0 }));
+    }
   }
   if (kernel.anchor === 'sample') sampleRoles(kernel, { give, positive });
   const dtypes = new Map(module.buffers.map((b) => [b.name, b.dtype]));

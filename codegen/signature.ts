@@ -8,6 +8,7 @@ import { oncePer } from '../ir/oncePer.js';
 import { rowStride } from '../ir/plan.js';
 import { mapInputs } from '../ir/sampleInputs.js';
 import { operands, printScalar, readOf, type Scalar } from '../ir/scalar.js';
+import type { KeptStates } from '../ir/scan.js';
 import { SCORED_ROWS, TOKENS } from '../ir/scoring.js';
 import { DTYPE_BYTES } from '../ir/types.js';
 import { defined } from '../system/defined.js';
@@ -185,7 +186,10 @@ function visitNames(kernel: Kernel, rename: (name: string) => string, scalar: (s
         beta: rename(kernel.beta),
         before: rename(kernel.before),
         end: rename(kernel.end),
-        ...defined({ skip: kernel.skip === undefined ? undefined : rename(kernel.skip) }),
+        ...defined({
+          skip: kernel.skip === undefined ? undefined : rename(kernel.skip),
+          kept: kernel.kept && renameKept(kernel.kept, rename),
+        }),
         out: rename(kernel.out),
       };
     case 'loop':
@@ -297,3 +301,9 @@ function describe(kernel: Kernel, module: KernelModule, capacity: Extents): Read
 /** Hex hash of a schedule of any target: plain data whose keys may come in any order. */
 export const scheduleHash = <S extends { readonly kind: string }>(schedule: S): string =>
   hash(JSON.stringify(canonical(schedule)), 8);
+
+const renameKept = ({ state, from, to: [to, also] }: KeptStates, rename: (name: string) => string): KeptStates => ({
+  state: rename(state),
+  from: rename(from),
+  to: [rename(to), rename(also)],
+});

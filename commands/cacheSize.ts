@@ -10,7 +10,7 @@ import { UsageError, UserError } from '../errors.js';
 import { PAGE_TOKENS } from '../engine/pages.js';
 import type { StateDecl } from '../ir/function.js';
 import { type Parallelism, ROW_PAD, stateBytes, stateRowBytes } from '../ir/plan.js';
-import { cacheTokensOf, keepsDrawn } from '../ir/stepping.js';
+import { cacheTokensOf, isPaged } from '../ir/stepping.js';
 import { roundUp } from '../ir/types.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import { ROWS_BEHIND } from '../runtime/reservedStates.js';
@@ -47,8 +47,7 @@ const MIN_TOKENS = 4096;
 /** Suggested where a number is needed and none is known. */
 const EXAMPLE_TOKENS = 32_768;
 
-const keptStates = ({ plan }: Pick<CompiledModel, 'plan'>): readonly StateDecl[] =>
-  plan.states.filter((state) => !keepsDrawn(state));
+const keptStates = ({ plan }: Pick<CompiledModel, 'plan'>): readonly StateDecl[] => plan.states.filter(isPaged);
 
 /** Bytes of the keys and values of as many tokens as a model may keep. */
 export const cacheBytesOf = (model: Pick<CompiledModel, 'plan' | 'cacheTokens'>): number =>
@@ -182,7 +181,6 @@ export async function compileWithRoom(
   request: Asked,
   { wanted, least }: { readonly wanted: number; readonly least: number },
 ): Promise<OpenedModel | undefined> {
-  if (loading.checkpoint.model.noCache !== undefined) return undefined;
   let opened = await loading.compile(limitOf(request, wanted));
   const limit = cacheTokensOf(opened.model) ?? 0;
   if (limit < least) return undefined;

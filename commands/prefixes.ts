@@ -123,7 +123,7 @@ export async function compileAhead(
   const maxTokens = loading.minCapacity();
   const longest = Math.min(Math.ceil(longestText(questions) / TOKEN_BYTES), contextLength);
   const wanted = request.cacheTokens ?? cacheFor(foreseenOf(longest, { contextLength }), maxTokens);
-  const opened = await compileWithRoom(loading, request, { wanted, least: minOf(longest, maxTokens) });
+  const opened = await withRoom(loading, request, { wanted, least: minOf(longest, maxTokens) });
   return { opened: opened ?? (await loading.compile()), isCertain: opened !== undefined };
 }
 
@@ -262,9 +262,9 @@ export async function packWithPrefixes(
     );
   const isEnough = isFirst && (cacheTokensOf(compiled.model) ?? 0) >= least;
   if (!isEnough) await ahead?.release?.();
-  const opened = isEnough ? compiled : await compileWithRoom(loading, request, { wanted, least });
+  const opened = isEnough ? compiled : await withRoom(loading, request, { wanted, least });
   if (opened === undefined) {
-    const { noCache } = loading.checkpoint.model;
+    const noCache = keepsNone(loading);
     const missing =
       noCache ?? `no room for the keys and values of ${count(least)} tokens beside weights and activations`;
     if (prefixes === 'keep')
@@ -299,6 +299,16 @@ export async function packWithPrefixes(
 }
 
 /** `--sharing kv`: memory for the keys and values of contexts, on which choices are computed in later calls. */
+
+/** Why prefixes of questions are kept by no model with these layers: a few words, for users. */
+const keepsNone = ({ checkpoint: { model } }: Pick<ModelLoading, 'checkpoint'>): string | undefined =>
+  model.states === undefined
+    ? undefined
+    : 'states of recurrent layers are kept for texts, not for prefixes of questions';
+
+/** compileWithRoom, for models that keep prefixes of questions. */
+const withRoom: typeof compileWithRoom = async (loading, ...rest) =>
+  keepsNone(loading) === undefined ? compileWithRoom(loading, ...rest) : undefined;
 
 /** The largest call of a model that keeps keys and values, and its cache; undefined if it keeps none. */
 export function cacheLimits(model: CompiledModel): WalkLimits | undefined {
@@ -342,11 +352,11 @@ async function packWithContexts(
       `use --cache-tokens ${least}, or more, or leave it out`,
     );
   // A power of two, since each size has kernels of its own to compile.
-  const opened = await compileWithRoom(loading, request, {
+  const opened = await withRoom(loading, request, {
     wanted: asked ?? 2 ** Math.ceil(Math.log2(Math.max(2 * maxTokens, least))),
     least,
   });
-  const { noCache } = loading.checkpoint.model;
+  const noCache = keepsNone(loading);
   if (opened === undefined && noCache !== undefined)
     throw new UserError(`--sharing kv: ${noCache}`, 'use --sharing tree');
   if (opened === undefined)

@@ -84,7 +84,8 @@ export function modelFunctions(
   const score = optimize(buildGraph(checkpoint, mask), own, observe);
   if (cacheRows === undefined) return { name: 'model', functions: [score] };
   const cache = { rows: cacheRows, dtype: numerics.attention ?? 'f32' };
-  const step = optimize(buildStepGraph(checkpoint, { cache, filters: logits, feeds, hidden }), own, observe);
+  const rounded = numerics.activations;
+  const step = optimize(buildStepGraph(checkpoint, { cache, rounded, filters: logits, feeds, hidden }), own, observe);
   const drafting = buildDraftGraph(checkpoint, { cache });
   const keeping = [step, ...(drafting === undefined ? [] : [optimize(drafting, own, observe)])];
   return { name: 'model', functions: [score, ...keeping, copyOf(keeping, own, observe)] };

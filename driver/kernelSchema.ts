@@ -277,6 +277,9 @@ export const kernel = z.discriminatedUnion('anchor', [
     before: identifier,
     end: identifier,
     out: identifier,
+    kept: z
+      .strictObject({ state: identifier, from: identifier, to: z.tuple([identifier, identifier]) })
+      .exactOptional(),
   }),
   z.strictObject({
     ...head,

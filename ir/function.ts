@@ -106,6 +106,8 @@ export type Role =
   | { readonly kind: 'slot'; readonly state: string }
   /** A row of a state. */
   | { readonly kind: 'entry'; readonly state: string }
+  /** A row of a state, or −1 for none. */
+  | { readonly kind: 'entryOrNone'; readonly state: string }
   /** The slot of a row's adapter, below `slots`, or −1 for none. */
   | { readonly kind: 'adapter'; readonly slots: number }
   /** Numbers that are not indices. */
@@ -120,6 +122,7 @@ export const ROLE_KINDS = [
   'rowOrNone',
   'slot',
   'entry',
+  'entryOrNone',
   'adapter',
   'values',
 ] as const;
@@ -169,6 +172,7 @@ const RANGES: { readonly [K in Role['kind']]: Rule<K> } = {
   rowOrNone: ({ of }, { extents }) => from(-1, extentIn(of, extents)),
   slot: ({ state }, { states }) => from(-1, extentIn(state, states)),
   entry: ({ state }, { states }) => from(0, extentIn(state, states)),
+  entryOrNone: ({ state }, { states }) => from(-1, extentIn(state, states)),
   adapter: ({ slots }) => from(-1, slots),
   values: () => undefined,
 };
@@ -196,6 +200,7 @@ export function indexBound(role: Role, stateRows: (state: string) => Dim | undef
     case 'subtreeEnd':
     case 'rowOrNone':
     case 'slot':
+    case 'entryOrNone':
     case 'adapter':
     case 'values':
       return undefined;
@@ -216,6 +221,7 @@ export function printRole(role: Role): string {
       return `${role.kind}(${role.of})`;
     case 'slot':
     case 'entry':
+    case 'entryOrNone':
       return `${role.kind}(@${role.state})`;
     case 'position':
     case 'depth':

@@ -173,8 +173,9 @@ export const kernelWrites: (kernel: Kernel) => ReadonlySet<string> = oncePer((ke
         ...(kernel.owners === undefined ? [] : [kernel.owners]),
       ]);
     case 'shrink':
-    case 'scan':
       return new Set([kernel.out]);
+    case 'scan':
+      return new Set([kernel.out, ...(kernel.kept === undefined ? [] : [kernel.kept.state])]);
     case 'links':
       return new Set([...kernel.before.map(({ out }) => out), ...(kernel.end === undefined ? [] : [kernel.end])]);
     case 'loop':

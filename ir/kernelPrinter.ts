@@ -139,11 +139,13 @@ export function printKernel(kernel: Kernel): string {
     case 'scan': {
       const { rule, q, k, v, decay, beta, before, end, out, skip, heads, keyHeads, keyDim, valueDim, scale, epsilon } =
         kernel;
+      const { kept } = kernel;
+      const keeping = kept === undefined ? '' : `, ${kept.state} from ${kept.from} to ${kept.to.join(' ')}`;
       const unit = epsilon === undefined ? '' : `, unit q and k (${epsilon})`;
       const scaled = `${skip === undefined ? '' : `${skip}·${v} + `}${scale === undefined ? '' : `${scale}·`}`;
       return (
         `${head}, ${out} = ${scaled}${q}·state, ${rule} ${[k, v, decay, beta].join(' ')}` +
-        `${unit}, behind ${before} ${end}, ${heads}/${keyHeads} heads of ${keyDim} × ${valueDim}`
+        `${unit}, behind ${before} ${end}, ${heads}/${keyHeads} heads of ${keyDim} × ${valueDim}${keeping}`
       );
     }
     case 'loop': {

@@ -37,12 +37,30 @@ export interface ScanParts {
   readonly end: string;
   /** [rows, heads·valueDim] */
   readonly out: string;
+  /** States that are kept between calls. Default: every tree begins with zeros, and nothing is kept. */
+  readonly kept?: KeptStates;
 }
 
+/**
+ * States of a call's trees, f32[N, heads·keyDim·valueDim]: of head h, S[d, e] row by row. What a tree goes on from is
+ * read before any of its rows is written, so that the row that `from` names may be one of `to`.
+ */
+export interface KeptStates {
+  readonly state: string;
+  /** i32[rows]: the row that a tree goes on from, of the tree's first token; −1: zeros. */
+  readonly from: string;
+  /** i32[rows] each: rows that get the state behind a token; −1: none. */
+  readonly to: readonly [to: string, also: string];
+}
+
+/** Rows of states that a token's may go to at most. */
+export const MAX_KEPT = 2;
+
 /** What a scan reads, in order. */
-export const scanReads = ({ q, k, v, decay, beta, before, end, skip }: ScanParts): readonly string[] => [
+export const scanReads = ({ q, k, v, decay, beta, before, end, skip, kept }: ScanParts): readonly string[] => [
   ...[q, k, v, decay, beta, before, end],
   ...(skip === undefined ? [] : [skip]),
+  ...(kept === undefined ? [] : [kept.state, kept.from, ...kept.to]),
 ];
 
 /** What a scan reads, in float64. */
@@ -62,12 +80,23 @@ export interface ScanData {
   readonly skip: Float64Array | undefined;
 }
 
-/** The reference of a scan. `before` gives the row that a row goes on from, or the row itself. */
+export interface ScanTarget {
+  /** The row that a row goes on from, or the row itself. */
+  readonly before: (row: number) => number;
+  readonly out?: Float64Array;
+  /** The states [heads·keyDim·valueDim] that a row goes on from which is its own. Default: zeros. */
+  readonly first?: (row: number) => Float64Array | undefined;
+  /** Takes the state of a head behind a row. */
+  readonly keep?: (row: number, head: number, state: Float64Array) => void;
+}
+
+/** The reference of a scan. */
 export function scanRows(
   { rule, keyHeads, heads, keyDim, valueDim, scale = 1, epsilon, q, k, v, decay, beta, skip }: ScanData,
   rows: number,
-  { before, out }: { readonly before: (row: number) => number; readonly out: Float64Array },
+  { before, out, first, keep }: ScanTarget,
 ): void {
+  const size = keyDim * valueDim;
   const unit = (data: Float64Array, from: number): Float64Array => {
     const own = data.subarray(from, from + keyDim);
     if (epsilon === undefined) return own;
@@ -77,12 +106,13 @@ export function scanRows(
   const states: Float64Array[][] = [];
   for (let row = 0; row < rows; row++) {
     const parent = before(row);
+    const given = parent === row ? first?.(row) : undefined;
     states.push(
       Array.from({ length: heads }, (_, head) => {
         const key = (row * keyHeads + Math.floor((head * keyHeads) / heads)) * keyDim;
         const [kRow, qRow] = [unit(k, key), unit(q, key)];
-        const old = parent === row ? undefined : states[parent]?.[head];
-        const state = old?.map((x) => x * decay[row * heads + head]!) ?? new Float64Array(keyDim * valueDim);
+        const old = parent === row ? given?.subarray(head * size, (head + 1) * size) : states[parent]?.[head];
+        const state = old?.map((x) => x * decay[row * heads + head]!) ?? new Float64Array(size);
         for (let j = 0; j < valueDim; j++) {
           const at = (row * heads + head) * valueDim + j;
           let seen = 0;
@@ -94,8 +124,9 @@ export function scanRows(
             state[i * valueDim + j] = next;
             sum += next * qRow[i]! * scale;
           }
-          out[at] = sum;
+          if (out !== undefined) out[at] = sum;
         }
+        keep?.(row, head, state);
         return state;
       }),
     );

@@ -6,6 +6,7 @@ import { defined } from '../system/defined.js';
 import type { StateDecl } from './function.js';
 import { extentIn, type Extents } from './extents.js';
 import { MAX_SAMPLE_VOCAB } from './sampleInputs.js';
+import { MAX_KEPT } from './scan.js';
 import type { Bucket } from './plan.js';
 
 export const NEW_TOKENS = 'T';
@@ -16,6 +17,9 @@ const FILTERED_ROWS = 'F';
 export const ENTRIES = 'E';
 /** Masks of filtered rows: at most one for each. */
 const MASKS = 'M';
+
+/** Rows of what convolutions of recurrent layers have seen last, which a call writes. */
+export const KEPT_TAILS = 'S';
 
 /** The extent of the function `copy`, and every call of it. More rows are copied by several. */
 export const COPIED_ROWS = 'N';
@@ -31,20 +35,22 @@ export interface StepSize {
   /** The first rows, which are filtered, and entries of their lists; absent where the function filters none. */
   readonly filtered?: number;
   readonly entries?: number;
+  /** Rows of tails of convolutions that are written; absent where there are none. */
+  readonly tails?: number;
 }
 
-export const stepExtents = ({ tokens, keys, rows, filtered, entries }: StepSize): Extents => ({
+export const stepExtents = ({ tokens, keys, rows, filtered, entries, tails }: StepSize): Extents => ({
   [NEW_TOKENS]: tokens,
   [KEYS]: keys,
   [STEP_ROWS]: rows,
-  ...defined({ [FILTERED_ROWS]: filtered, [ENTRIES]: entries, [MASKS]: filtered }),
+  ...defined({ [FILTERED_ROWS]: filtered, [ENTRIES]: entries, [MASKS]: filtered, [KEPT_TAILS]: tails }),
 });
 
 export const stepSize = (extents: Extents): StepSize => ({
   tokens: extentIn(NEW_TOKENS, extents),
   keys: extentIn(KEYS, extents),
   rows: extentIn(STEP_ROWS, extents),
-  ...defined({ filtered: extents[FILTERED_ROWS], entries: extents[ENTRIES] }),
+  ...defined({ filtered: extents[FILTERED_ROWS], entries: extents[ENTRIES], tails: extents[KEPT_TAILS] }),
 });
 
 /** The state that keeps the tokens that the last call drew, and its rows. */
@@ -59,9 +65,42 @@ export const DRAFT_LAST_TOKENS = 'draft_last_tokens';
 /** The state with what `step` computes of each token for a draft head, in rows as those of keys and values. */
 export const DRAFT_FEATURES = 'draft_x';
 
-/** Whether a state keeps drawn tokens; all others have a row for each token whose keys and values are kept. */
-export const keepsDrawn = ({ name }: Pick<StateDecl, 'name'>): boolean =>
-  name === LAST_TOKENS || name === DRAFT_LAST_TOKENS;
+/** Whether a state keeps drawn tokens. */
+const keepsDrawn = ({ name }: Pick<StateDecl, 'name'>): boolean => name === LAST_TOKENS || name === DRAFT_LAST_TOKENS;
+
+/**
+ * Names of what recurrent layers keep: the states of the scan `index`, and what the convolution `index` of a kind has
+ * seen last.
+ */
+export const stateName = (index: number): string => `state_${index}`;
+export const tailName = (part: string, index: number): string => `tail_${part}_${index}`;
+const isRecurrent = ({ name }: Pick<StateDecl, 'name'>): boolean => /^(?:state|tail)_/.test(name);
+
+/** Whether a state has a row for each token whose keys and values are kept. */
+export const isPaged = (state: Pick<StateDecl, 'name'>): boolean => !keepsDrawn(state) && !isRecurrent(state);
+
+/** The state of a model that keeps neither keys nor values: its pages have tokens. */
+export const PATH_TOKENS = 'path_tokens';
+
+/**
+ * Inputs of steps of recurrent layers (decision 69). A tree of tokens is a part with its branches; `subtreeEnd` says
+ * which tokens go on from which.
+ */
+export const STEP_STATES = {
+  /** i32[T]: new tokens before each one on its path. */
+  fresh: 'fresh',
+  /** i32[T]: the row of the tails that has the token so many before, where that is none of the call. */
+  tailBack: (back: number): string => `tailBack${back - 1}`,
+  /** i32[S]: rows of tails that are written, and what goes there: that of a token if isTailNew is 1, or another row. */
+  tailSlot: 'tailSlot',
+  tailToken: 'tailToken',
+  tailEntry: 'tailEntry',
+  isTailNew: 'isTailNew',
+  /** i32[T]: the row of the states that a tree goes on from; −1: zeros. Where those behind a token go; −1: nowhere. */
+  stateFrom: 'stateFrom',
+  stateTo: 'stateTo',
+  stateAlso: 'stateAlso',
+} as const;
 
 /** The most tokens that a model keeps keys and values of; undefined if it only scores. */
 export const cacheTokensOf = ({
@@ -71,7 +110,7 @@ export const cacheTokensOf = ({
   readonly plan: { readonly states: readonly Pick<StateDecl, 'name' | 'rows'>[] };
   readonly cacheTokens?: number | undefined;
 }): number | undefined => {
-  const kept = states.filter((state) => !keepsDrawn(state));
+  const kept = states.filter(isPaged);
   return kept.length === 0 ? undefined : Math.min(cacheTokens, ...kept.map(({ rows }) => rows));
 };
 
@@ -118,15 +157,23 @@ export const draftBuckets = (prompts: readonly Bucket[], decode: readonly number
     decode,
   );
 
+/** What steps have room for beside tokens. */
+export interface StepRoom {
+  /** Filtered rows. Default: none. */
+  readonly isFiltering?: boolean;
+  /** Rows of states of recurrent layers, and those of a convolution's tail behind each. Default: none. */
+  readonly states?: { readonly rows: number; readonly tails: number };
+}
+
 /**
  * Steps of a few tokens, and of the sizes `decode` in which paths only go on, beside the sizes of `prompts`. Where
  * there are sizes of decoding, kernels tell paths with drafts from paths without: each size is there once for steps
- * without. With room for filtered rows if `isFiltering`. Ascending; of one size, that with the shortest runs first.
+ * without. Ascending; of one size, that with the shortest runs first.
  */
 export function stepBuckets(
   prompts: readonly Bucket[],
   decode: readonly number[] = [],
-  isFiltering = false,
+  { isFiltering = false, states }: StepRoom = {},
 ): readonly Bucket[] {
   const sizes = prompts.map(({ extents, longest }) => ({ tokens: extentIn(NEW_TOKENS, extents), longest }));
   const [least, most] = [
@@ -152,6 +199,7 @@ export function stepBuckets(
         keys: MAX_KEYS,
         rows: tokens,
         ...(isFiltering ? { filtered: Math.min(tokens, MAX_FILTERED_ROWS), entries: MAX_ENTRIES } : {}),
+        ...(states === undefined ? {} : { tails: Math.min(MAX_KEPT * tokens, states.rows) * states.tails }),
       }),
       ...paths,
     }));

@@ -137,7 +137,8 @@ export class StateVersions {
       meant.delete(state);
       if (!isRead && !isWritten && version !== undefined) fail(`it names a version of state '${state}' and uses none.`);
       if (!isRead && !isWritten) continue;
-      if (isRead && isWritten) fail(`it reads state '${state}', which it writes itself.`);
+      // Each item of a scan has read what it goes on from before it writes.
+      if (isRead && isWritten && kernel.anchor !== 'scan') fail(`it reads state '${state}', which it writes itself.`);
       const wanted = version === undefined ? 'no version' : `version ${version}`;
       if (version !== count) fail(`it is made for ${wanted} of state '${state}', but finds version ${count}.`);
       if (isWritten) this.writes.set(state, count + 1);

@@ -67,6 +67,15 @@ export function verifyIndices(module: KernelModule): void {
             `'${mask}' it must be rowOrNone(${rows.get(mask)}).`,
         );
     }
+    if (kernel.anchor === 'scan' && kernel.kept !== undefined) {
+      const { state, from } = kernel.kept;
+      const role = roles.get(from);
+      if (role?.kind !== 'entryOrNone' || states.get(role.state) !== states.get(state))
+        fail(
+          `'${from}' is ${role === undefined ? 'no input' : printRole(role)}; to choose among rows of '${state}' it ` +
+            `must be entryOrNone(@${state}), or that of a state with as many rows.`,
+        );
+    }
     const adapters = kernel.anchor === 'shrink' ? kernel : kernel.anchor === 'gemm' ? kernel.adapter : undefined;
     if (adapters !== undefined) {
       const role = roles.get(adapters.slot);
@@ -110,10 +119,14 @@ function inputRoles(module: KernelModule): ReadonlyMap<string, Role> {
   return roles;
 }
 
-const slotUses = (kernel: Kernel): readonly SlotUse[] =>
-  outputsOf(kernel).flatMap((output) =>
+const slotUses = (kernel: Kernel): readonly SlotUse[] => [
+  ...outputsOf(kernel).flatMap((output) =>
     output.kind === 'store' && output.via !== undefined ? [{ index: output.via, state: output.buffer }] : [],
-  );
+  ),
+  ...(kernel.anchor === 'scan' && kernel.kept !== undefined
+    ? kernel.kept.to.map((index) => ({ index, state: kernel.kept!.state }))
+    : []),
+];
 
 function lookups(kernel: Kernel, rows: ReadonlyMap<string, Dim>): readonly Lookup[] {
   const rowsOf = (name: string): Dim => {

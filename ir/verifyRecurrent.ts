@@ -44,4 +44,10 @@ export function verifyScan(kernel: ScanKernel, check: KernelCheck): void {
   check.is(check.read(kernel.before), ['i32'], rows, 1, 'rows before');
   check.is(check.read(kernel.end), ['i32'], rows, 1, 'ends of subtrees');
   check.is(check.write(kernel.out), float, rows, heads * valueDim, 'the result');
+  if (kernel.kept === undefined) return;
+  const { state: name, from, to } = kernel.kept;
+  const state = check.read(name);
+  if (state.space !== 'state') check.fail(`'${name}' is an ${state.space}: states are kept in states.`);
+  check.is(state, ['f32'], state.rows, heads * keyDim * valueDim, 'states');
+  for (const each of [from, ...to]) check.is(check.read(each), ['i32'], rows, 1, 'rows of states');
 }

@@ -60,15 +60,15 @@ export function assignPrecision(graph: Graph, dtype: FloatType, attention: Float
         ...(tail === undefined ? {} : { qTail: read(tail.q), kTail: read(tail.k) }),
       });
     }
-    if (node.op === 'scan' && attention !== 'f32') {
-      const { q, k, v } = node.operands;
-      return rewriter.rebuild(node, {
-        q: narrowed(q, attention),
-        k: narrowed(k, attention),
-        v: narrowed(v, attention),
-      });
+    if ((node.op === 'scan' || node.op === 'scan_state') && attention !== 'f32') {
+      const { k, v } = node.operands;
+      const shared = { k: narrowed(k, attention), v: narrowed(v, attention) };
+      return node.op === 'scan_state'
+        ? rewriter.rebuild(node, shared)
+        : rewriter.rebuild(node, { ...shared, q: narrowed(node.operands.q, attention) });
     }
     if (node.op === 'gather_rows' && dtype !== 'f32' && isMoved(node)) {
+      if (node.operands.x.type.dtype !== 'f32') return undefined;
       const gathered = rewriter.rebuild(node, { x: narrowed(node.operands.x, dtype) });
       return rewriter.add('cast', { x: gathered }, { dtype: 'f32' }, `${node.result.name}_f32`);
     }

@@ -10,7 +10,7 @@ import { CompileError } from '../errors.js';
 import { COPY } from '../ir/function.js';
 import { type Graph, GraphBuilder, isOp, type Value } from '../ir/graph/graph.js';
 import { versionsOf } from '../ir/graph/versions.js';
-import { COPIED_ROWS } from '../ir/stepping.js';
+import { COPIED_ROWS, isPaged } from '../ir/stepping.js';
 
 const COPIED = { name: COPIED_ROWS, counts: 'rows' } as const;
 
@@ -19,7 +19,7 @@ export function copyRows(functions: readonly Graph[]): Graph {
   const b = new GraphBuilder(COPY, [COPIED]);
   let inputs: { readonly from: Value; readonly to: Value } | undefined;
   const given = functions.flatMap((graph) => {
-    const slot = graph.params.find(({ role }) => role?.kind === 'slot');
+    const slot = graph.params.find(({ role }) => role?.kind === 'slot' && isPaged({ name: role.state }));
     if (slot?.role?.kind !== 'slot') throw new CompileError(`@${graph.name}: it keeps no rows that could be copied`);
     const { state } = slot.role;
     const { from, to } = (inputs ??= {

@@ -52,6 +52,19 @@ export function fuseGroups(graph: Graph): FusedGraph {
 const expertsOf = (node: AnchorOf<'gemm'>): Value | undefined =>
   node.op === 'expert_linear' ? node.operands.experts : undefined;
 
+/** Whether the states that `node` keeps are those along which the group's `scan` goes. */
+const isOfScan = (anchors: GroupOf<'scan'>['anchors'], node: NodeOf<'scan_state'>): boolean =>
+  anchors.length === 1 &&
+  anchors.every(({ op, operands, attributes }) => {
+    const own = Object.entries(node.operands).filter(([name]) => name !== 'to' && name !== 'also');
+    return (
+      op === 'scan' &&
+      attributes.rule === node.attributes.rule &&
+      attributes.epsilon === node.attributes.epsilon &&
+      own.every(([name, v]) => (operands as Readonly<Record<string, unknown>>)[name] === v)
+    );
+  });
+
 class Fuser extends GroupRules {
   place(node: Node): void {
     if (isWidening(node, this.defs)) return this.placeView(node);
@@ -84,6 +97,7 @@ class Fuser extends GroupRules {
       case 'subtree_end':
         return this.placeBeside('links', node, node.operands.position);
       case 'scan':
+      case 'scan_state':
         return this.placeScan(node);
       case 'sum':
       case 'mean':
@@ -163,8 +177,12 @@ class Fuser extends GroupRules {
   }
 
   private placeScan(node: AnchorOf<'scan'>): void {
-    for (const v of node.inputs) this.materialized(v);
-    this.anchor(this.open('scan', this.rows(node.result)), node);
+    for (const v of node.inputs) if (!this.versions.has(v)) this.materialized(v);
+    const { k } = node.operands;
+    const shared = node.op === 'scan' ? undefined : this.led('scan', k).find(({ anchors }) => isOfScan(anchors, node));
+    if (node.op === 'scan_state' && shared === undefined)
+      throw new CompileError(`%${node.result.name}: states are kept by the kernel that reads them, and none does`);
+    this.anchor(shared ?? this.open('scan', this.rows(k), undefined, k), node);
   }
 
   private placeScore(node: AnchorOf<'logprob'>): void {

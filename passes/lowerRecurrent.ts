@@ -1,13 +1,13 @@
 /** The kernels of recurrent layers: which token is before another, and states that go from token to token. */
 import { CompileError } from '../errors.js';
-import { isOp, type Value } from '../ir/graph/graph.js';
+import { isOp, type NodeOf, type Value } from '../ir/graph/graph.js';
 import type { LinksKernel, ScanKernel } from '../ir/kernel.js';
 import { pathsOf } from '../ir/ops/recurrent.js';
 import type { TokenPaths } from '../ir/paths.js';
+import type { KeptStates } from '../ir/scan.js';
 import { extentsOf } from '../ir/types.js';
-import { at } from '../system/at.js';
 import { defined } from '../system/defined.js';
-import type { LoweredHead, Lowering } from './lowering.js';
+import { type LoweredHead, type Lowering, onlyAnchor } from './lowering.js';
 import type { GroupOf } from './placedValues.js';
 
 export function lowerLinks(lowering: Lowering, { anchors, rows }: GroupOf<'links'>, head: LoweredHead): LinksKernel {
@@ -42,7 +42,11 @@ export function lowerScan(
   const [result, ...more] = stored;
   if (result === undefined || more.length > 0)
     throw new CompileError(`${head.path}: a scan must have exactly one stored result`);
-  const { operands, attributes } = at(anchors, 0);
+  const scan = onlyAnchor(anchors, 'scan', head);
+  const keeping = anchors.find((node) => isOp(node, 'scan_state'));
+  const { operands, attributes } = scan;
+  if ((operands.state === undefined) !== (keeping === undefined))
+    throw new CompileError(`${head.path}: states that a scan goes on from are kept behind it`);
   const buffer = (v: Value): string => lowering.bufferBehind(v);
   const [, keyHeads, keyDim] = extentsOf(operands.q.type.shape, 3);
   const [, heads, valueDim] = extentsOf(operands.v.type.shape, 3);
@@ -68,5 +72,12 @@ export function lowerScan(
     end: buffer(operands.end),
     ...defined({ skip: operands.skip && buffer(operands.skip) }),
     out: lowering.buffers.of(result),
+    ...defined({ kept: keeping && keptBy(lowering, keeping) }),
   };
 }
+
+const keptBy = ({ buffers }: Lowering, { operands: { state, from, to, also } }: NodeOf<'scan_state'>): KeptStates => ({
+  state: buffers.of(state),
+  from: buffers.of(from),
+  to: [buffers.of(to), buffers.of(also)],
+});

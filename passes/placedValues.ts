@@ -15,7 +15,7 @@ import {
 import { type Version, versionsOf } from '../ir/graph/versions.js';
 import type { RouteOp, SortOp } from '../ir/ops/experts.js';
 import type { ScoreOp } from '../ir/ops/fused.js';
-import type { LinkOp } from '../ir/ops/recurrent.js';
+import type { LinkOp, ScanOp } from '../ir/ops/recurrent.js';
 import { OPS } from '../ir/ops/index.js';
 import type { SampleOp } from '../ir/ops/sampling.js';
 import { type Dim, type ExtentName, isSymbol } from '../ir/types.js';
@@ -27,7 +27,8 @@ import { type Dim, type ExtentName, isSymbol } from '../ir/types.js';
  * - `sample`: every op that chooses from the same logits (SAMPLE_OPS).
  * - `route`, `sortByExpert`: every op that chooses experts from the same logits (ROUTE_OPS), or puts pairs of rows and
  *   the same experts in order (SORT_OPS).
- * - `links`: every op that finds tokens before others by the same inputs (LINK_OPS). `scan`: a recognized op.
+ * - `links`: every op that finds tokens before others by the same inputs (LINK_OPS).
+ * - `scan`: what is read of states along paths, and the states that are kept (SCAN_OPS).
  * - `loop`: no anchor; elementwise ops, gathers and row reductions over one domain.
  * - `write`: `write_rows` of one or more states through the same slots, whose rows are in memory or cheap to compute.
  *   They have a kernel of their own, because the rows may be made of rows that are overwritten.
@@ -54,7 +55,7 @@ interface AnchorOps {
   readonly route: RouteOp;
   readonly sortByExpert: SortOp;
   readonly links: LinkOp;
-  readonly scan: 'scan';
+  readonly scan: ScanOp;
   readonly loop: never;
   readonly write: 'write_rows';
 }

@@ -134,7 +134,12 @@ function neededInFull(graph: Graph, defs: ReadonlyMap<Value, Node>, all: ExtentN
   const isForAll = ({ operands: { x, rows } }: NodeOf<'write_rows'>): boolean =>
     rows.type.shape[0] === all && x.name !== DRAFT_FEATURES;
   for (const node of graph.nodes)
-    if (node.op === 'attention' || node.op === 'scan' || (node.op === 'write_rows' && isForAll(node)))
+    if (
+      node.op === 'attention' ||
+      node.op === 'scan' ||
+      node.op === 'scan_state' ||
+      (node.op === 'write_rows' && isForAll(node))
+    )
       node.inputs.forEach(visit);
   // What is made of tokens before others has a kernel for all of them.
   const past = new Set<Value>();

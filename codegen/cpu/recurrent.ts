@@ -1,6 +1,7 @@
 /** Kernels of recurrent layers on a CPU. */
 import type { LinksKernel, ScanKernel } from '../../ir/kernel.js';
 import { ROW_COLUMNS } from '../../ir/plan.js';
+import type { KeptStates } from '../../ir/scan.js';
 import { roundUp } from '../../ir/types.js';
 import { type COperands, elementType, floatLiteral } from './operands.js';
 import { constantTable, type ConfigFields, type Emitted, kernelFunction } from './unit.js';
@@ -33,6 +34,12 @@ export function emitLinks(kernel: LinksKernel, operands: COperands, symbol: stri
   const tables = links.length === 0 ? [] : [constantTable('Link', 'links', links)];
   const source = kernelFunction({ symbol, tables, type: 'LinksConfig', config, call: 'tw_links' });
   return { includes: ['recurrent/links.h'], helpers: [], source, scratchBytes: 0 };
+}
+
+function keptFields({ state, from, to: [to, also] }: KeptStates, operands: COperands): ConfigFields {
+  const index = (name: string): number => operands.get(name).index;
+  const { stride, index: states } = operands.get(state);
+  return { keeps: true, states, from: index(from), to: index(to), also: index(also), statesStride: stride };
 }
 
 export function emitScan(kernel: ScanKernel, operands: COperands, symbol: string): Emitted {
@@ -77,9 +84,11 @@ export function emitScan(kernel: ScanKernel, operands: COperands, symbol: string
     epsilon: epsilon === undefined ? undefined : floatLiteral(epsilon),
     kept: KEPT_STATES,
     pad: roundUp(heads * valueDim, ROW_COLUMNS) - heads * valueDim,
+    ...(kernel.kept === undefined ? {} : keptFields(kernel.kept, operands)),
   };
   const padded = roundUp(keyDim, 16);
-  const bytes = (padded * 16 * (1 + KEPT_STATES) + 2 * padded) * 4;
+  const states = 1 + KEPT_STATES + (kernel.kept === undefined ? 0 : 1);
+  const bytes = (padded * 16 * states + 2 * padded) * 4;
   const source = kernelFunction({ symbol, tables: [], type: 'ScanConfig', config, call: 'tw_scan' });
   return { includes: ['recurrent/scan.h'], helpers: [], source, scratchBytes: roundUp(bytes, 4096) };
 }

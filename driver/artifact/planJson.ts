@@ -45,7 +45,7 @@ const role = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('token'), vocab: extent }),
   z.strictObject({ kind: z.enum(['row', 'rowOrNone']), of: extentName }),
   z.strictObject({ kind: z.literal('slot'), state: stateName }),
-  z.strictObject({ kind: z.literal('entry'), state: stateName }),
+  z.strictObject({ kind: z.enum(['entry', 'entryOrNone']), state: stateName }),
   z.strictObject({ kind: z.literal('adapter'), slots: z.number().int().min(1).max(MAX_ADAPTER_SLOTS) }),
   z.strictObject({ kind: z.enum(['position', 'depth']), below: extent.exactOptional() }),
   z.strictObject({ kind: z.enum(['subtreeEnd', 'values']) }),

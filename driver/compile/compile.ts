@@ -1,7 +1,7 @@
 /** Model → plan: graph, passes, kernels, default schedules. No weights are read and nothing is compiled yet. */
 import { writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { UsageError, UserError } from '../../errors.js';
+import { UsageError } from '../../errors.js';
 import { COPY, DRAFT, RESERVED_ROWS, SCORE, STEP, takesAdapters } from '../../ir/function.js';
 import { printGraph } from '../../ir/graph/printer.js';
 import { printKernels } from '../../ir/kernelPrinter.js';
@@ -56,12 +56,6 @@ export function compileModel<S, D>(
   const { compiler } = target;
   const coded = codedCache(options.kvCache);
   const { adapters } = options;
-  const { noCache } = checkpoint.model;
-  if (noCache !== undefined && options.cacheTokens !== undefined)
-    throw new UserError(
-      `${checkpoint.config.architecture} can only score: ${noCache}`,
-      'score tasks or questions with it, without --cache-tokens: tilewright run',
-    );
   if (adapters !== undefined) requireAdaptable(compiler.arithmetic(device));
   const numerics = withAdapters(withCache(compiler.numerics(device), coded), adapters);
   const tokens = largestCall(checkpoint, compiler, device, options.batchTokens);
@@ -73,7 +67,8 @@ export function compileModel<S, D>(
   const { mask = compiler.mask } = options;
   const filters = options.logits === true && classesOf(checkpoint.config) === undefined;
   const buckets = compiler.buckets(tokens);
-  const steps = stepBuckets(buckets, compiler.decodeSizes, filters);
+  const { states } = checkpoint.model;
+  const steps = stepBuckets(buckets, compiler.decodeSizes, { isFiltering: filters, ...defined({ states }) });
   const { cacheTokens, cacheRows = RESERVED_ROWS, adapters: _, ...others } = options;
   const rows = cacheTokens === undefined ? undefined : cacheRows;
   const chosen = { ...others, cacheRows: rows, mask, ...defined({ observe }) };

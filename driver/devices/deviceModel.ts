@@ -12,7 +12,7 @@ import { DRAFT, STEP } from '../../ir/function.js';
 import type { Extents } from '../../ir/extents.js';
 import { LAST_TOKEN_ROWS, stepSize } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
-import { classesOf, type ModelDraft } from '../../models/model/model.js';
+import { classesOf, type Model, type ModelDraft } from '../../models/model/model.js';
 import { ADAPTER_INPUTS } from '../../ir/adapterRows.js';
 import { defined } from '../../system/defined.js';
 import { NO_ADAPTER } from '../adapters/slotInputs.js';
@@ -39,7 +39,7 @@ export function deviceModelOf(
     checkpoint,
   }: {
     readonly executor: DeviceExecutor;
-    readonly checkpoint: Pick<Checkpoint, 'config'> & { readonly model?: { readonly draft?: ModelDraft } };
+    readonly checkpoint: Pick<Checkpoint, 'config'> & { readonly model?: Pick<Model, 'draft' | 'states'> };
   },
   cacheTokens: number,
   options: DeviceModelOptions = {},
@@ -51,11 +51,13 @@ export function deviceModelOf(
   // The last stage of a pipeline draws what the first one needs: its steps overlap with those of other sequences.
   const overlap = stages > 1 ? { groups: stages } : feeds ? { keptRows: LAST_TOKEN_ROWS } : {};
   const size = stepSize(capacity);
+  const { tails: _, ...limits } = size;
   const maxPages = Math.floor(cacheTokens / PAGE_TOKENS);
   const mappedPages = Math.min(maxPages, Math.floor(tokens / PAGE_TOKENS));
   const { maxPositions: maxLength, vocabSize } = checkpoint.config;
   const classes = classesOf(checkpoint.config);
   const draft = executor.capacity[DRAFT] === undefined ? undefined : checkpoint.model?.draft;
+  const states = checkpoint.model?.states;
   // The pages that the engine knows of are in the memory of this epoch, until it is told that they are lost.
   let { epoch } = executor;
   const steps: Pick<Steps, 'step' | 'resize'> = isAskable(executor)
@@ -70,6 +72,7 @@ export function deviceModelOf(
         filters: size.filtered !== undefined,
         hasClasses: classes !== undefined,
         ...defined({
+          states,
           adapters: executor.adapters && {
             ...{ slots: executor.adapters.slots, slot: NO_ADAPTER, inputs: Object.values(ADAPTER_INPUTS) },
           },
@@ -79,7 +82,11 @@ export function deviceModelOf(
   // Paths have room to grow in the list of keys: one that is full would be laid out anew at every step.
   const keys = size.keys - (size.keys >> 3);
   return {
-    limits: { ...size, keys, ...overlap, besideTokens, takesPromptsApart, ...defined({ callSeconds }) },
+    limits: {
+      ...limits,
+      ...{ keys, ...overlap, besideTokens, takesPromptsApart },
+      ...defined({ callSeconds, states: states?.rows, stateBytes: states?.bytes }),
+    },
     ...defined({ draft: draft && draftFunction(draft, executor.capacity[DRAFT]!, keys) }),
     maxLength,
     vocab: size.filtered === undefined ? undefined : vocabSize,

@@ -9,6 +9,9 @@ import type { FilterInputs } from '../../engine/tokenEntries.js';
 import { branchFault, fillBranch, listBranches, type ListedBranch, NO_BRANCHES } from './branches.js';
 import { Families } from './families.js';
 import { emptyPath, KeyLists, type ListedPath } from './keyLists.js';
+import { checkArrays, refuse } from './messageArrays.js';
+import { stateFault, stateInputs, type StateShape, treeOrder } from './stateInputs.js';
+import { fed, inOrder, type Ordered, runOrder } from './tokenOrder.js';
 
 /** Inputs of the function `step`, by name. Those of filtered rows are there where the model chooses from logits. */
 export interface StepInputs extends Partial<FilterInputs> {
@@ -40,6 +43,8 @@ export interface StepInputs extends Partial<FilterInputs> {
    */
   readonly feature?: Int32Array;
   readonly keepFeature?: Int32Array;
+  /** Of recurrent layers, beside those that STEP_STATES names (stateInputs.ts). */
+  readonly subtreeEnd?: Int32Array;
 }
 
 /** What is to be done for a message: copies of pages, then a call of `step`. */
@@ -75,6 +80,8 @@ export interface TableShape {
    * are none.
    */
   readonly adapters?: { readonly slots: number; readonly slot: number; readonly inputs: readonly string[] } | undefined;
+  /** Rows of states of recurrent layers, if the model has such layers. */
+  readonly states?: StateShape | undefined;
   /** The function `draft`, if the model has one. */
   readonly draft?: DraftShape | undefined;
   /** Parts of a call from which on those that go on from the same pages stand next to each other. Default: 128. */
@@ -103,15 +110,6 @@ const NO_FILTERS: FilterInputs = {
   mask: NONE,
   topCount: NONE,
 };
-
-function refuse(what: string): never {
-  throw new RangeError(`A step is refused: ${what}.`);
-}
-
-/** Arrays of a message that have an element for each part, and for each row. */
-const OF_PARTS = ['keptPages', 'newPages', 'from', 'count'] as const;
-const OF_ROWS = ['target', 'keyLow', 'keyHigh', 'keep'] as const;
-const OF_BRANCHES = ['of', 'from', 'count', 'page'] as const;
 
 export class SequenceTable {
   /** Pages that have memory. */
@@ -183,7 +181,12 @@ export class SequenceTable {
     );
     const { leastGrouped = LEAST_GROUPED } = this.shape;
     const order = parts.length < leastGrouped ? undefined : this.families.order(parts);
-    const { tokens, row, moved } = inOrder(message, runOrder(parts.length, order, branches));
+    const { states } = this.shape;
+    const runs =
+      states === undefined || branches.length === 0
+        ? runOrder(parts.length, order, branches)
+        : treeOrder(parts.length, message.branches!, order);
+    const { tokens, row, moved } = inOrder(message, runs);
     const [position, slot, begin] = [tokens, tokens, tokens].map(({ length }) => new Int32Array(length)) as [
       Int32Array,
       Int32Array,
@@ -226,6 +229,7 @@ export class SequenceTable {
         row,
         ...draws,
         ...slots,
+        ...(states === undefined ? {} : stateInputs(message, moved, states)),
       },
       ...(copies === undefined || copies.from.length === 0 ? {} : { copies }),
     };
@@ -365,7 +369,16 @@ export class SequenceTable {
       if (each !== 0 && !(each === 1 && i < keptRows)) refuse(`keep ${each} of row ${i}, where ${keptRows} are kept`);
     });
     if (isDraft) this.checkDrafts(message);
+    else this.checkStates(message);
     this.checkCopies(message);
+  }
+
+  private checkStates(message: StepMessage): void {
+    const { states } = this.shape;
+    if ((states === undefined) !== (message.states === undefined))
+      refuse(`rows of states are ${states === undefined ? 'those of another model' : 'missing'}`);
+    const fault = states && stateFault(message, states);
+    if (fault !== undefined) refuse(fault);
   }
 
   /** What only steps have; and a place among features takes one row. */
@@ -414,53 +427,6 @@ export class SequenceTable {
   }
 }
 
-/** Tokens, those among them that the device keeps, and in which rows. */
-function fed(tokens: Int32Array) {
-  return {
-    tokens: tokens.map((token) => Math.max(0, token)),
-    isFed: tokens.map((token) => (token < 0 ? 1 : 0)),
-    feed: tokens.map((token) => (token < 0 ? -1 - token : 0)),
-  };
-}
-
-/** Parts in this order, each with its branches behind it: kernels find what neighbours have in common. */
-function runOrder(
-  parts: number,
-  order: Int32Array | undefined,
-  branches: readonly ListedBranch[],
-): ArrayLike<number> | undefined {
-  if (branches.length === 0) return order;
-  const runs = Array.from({ length: parts }, (_, part) => [part]);
-  branches.forEach(({ part }, b) => runs[part]!.push(parts + b));
-  return order === undefined ? runs.flat() : [...order].flatMap((part) => runs[part]!);
-}
-
-/** New tokens and rows of a call. `moved`: where each token of the message went; absent: none did. */
-interface Ordered {
-  readonly tokens: Int32Array;
-  readonly row: Int32Array;
-  readonly moved?: Int32Array | undefined;
-}
-
-/** The new tokens of a message by runs in this order, where each of them goes, and its rows as places among them. */
-function inOrder(
-  { count, tokens, row, branches = NO_BRANCHES }: StepMessage,
-  order: ArrayLike<number> | undefined,
-): Ordered {
-  if (order === undefined) return { tokens, row };
-  const counts = [...count, ...branches.count];
-  const begins = new Int32Array(counts.length);
-  for (let i = 1; i < counts.length; i++) begins[i] = begins[i - 1]! + counts[i - 1]!;
-  const [moved, ordered] = [new Int32Array(tokens.length), new Int32Array(tokens.length)];
-  let to = 0;
-  for (const run of Array.from(order))
-    for (let from = begins[run]!, left = counts[run]!; left > 0; left--, from++, to++) {
-      moved[from] = to;
-      ordered[to] = tokens[from]!;
-    }
-  return { tokens: ordered, row: row.map((token) => moved[token]!), moved };
-}
-
 function addPages(path: ListedPath, added: Int32Array): void {
   const length = path.pageCount + added.length;
   if (length > path.pages.length) {
@@ -470,29 +436,4 @@ function addPages(path: ListedPath, added: Int32Array): void {
   }
   path.pages.set(added, path.pageCount);
   path.pageCount = length;
-}
-
-/** Messages cross processes: their types are what they should be, and lengths fit each other. */
-function checkArrays(message: StepMessage): void {
-  const { sequence, row, inverseTemperature, filters, copies, branches } = message;
-  const integers = (name: string, value: unknown, length?: number): void => {
-    if (!(value instanceof Int32Array && (length === undefined || value.length === length)))
-      refuse(`${name} is no array of ${length ?? 'any number of'} whole numbers`);
-  };
-  for (const name of ['ended', 'sequence', 'pages', 'tokens', 'row'] as const) integers(name, message[name]);
-  for (const name of OF_PARTS) integers(name, message[name], sequence.length);
-  for (const name of OF_ROWS) integers(name, message[name], row.length);
-  if (message.adapter !== undefined) integers('adapter', message.adapter, sequence.length);
-  if (!(inverseTemperature instanceof Float32Array && inverseTemperature.length === row.length))
-    refuse(`inverseTemperature is no array of ${row.length} numbers`);
-  if (filters !== undefined) {
-    integers('topK', filters.topK);
-    if (filters.topK.length > row.length) refuse(`${filters.topK.length} filtered rows of ${row.length}`);
-  }
-  if (branches !== undefined)
-    for (const name of OF_BRANCHES) integers(`branches.${name}`, branches[name], branches.of?.length ?? 0);
-  if (copies === undefined) return;
-  integers('copies.from', copies.from);
-  integers('copies.to', copies.to, copies.from.length);
-  integers('copies.rows', copies.rows, copies.from.length);
 }

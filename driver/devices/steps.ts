@@ -1,13 +1,14 @@
 /** Steps of a model in the process that has its devices: messages in, calls of its functions, answers out. */
 import type { PageCopies, StepAnswer, StepMessage } from '../../engine/device.js';
 import { PAGE_TOKENS } from '../../engine/pages.js';
-import { COPY, DRAFT, type InputDecl, STEP } from '../../ir/function.js';
+import { COPY, DRAFT, type InputDecl, type StateDecl, STEP } from '../../ir/function.js';
 import type { Plan } from '../../ir/plan.js';
-import { cacheTokensOf, COPIED_ROWS, LAST_TOKEN_ROWS, stepSize } from '../../ir/stepping.js';
+import { cacheTokensOf, COPIED_ROWS, LAST_TOKEN_ROWS, STEP_STATES, stepSize } from '../../ir/stepping.js';
 import { type CallArrays, type CallResult, snapshotOf } from '../../runtime/call.js';
 import { defined } from '../../system/defined.js';
 import { NO_ADAPTER } from '../adapters/slotInputs.js';
 import type { DeviceExecutor } from '../executor.js';
+import type { StateShape } from './stateInputs.js';
 import { SequenceTable, type StepCall, type TableShape } from './sequenceTable.js';
 
 /** What of an executor steps need. */
@@ -36,7 +37,7 @@ export function tableShape(
     keptRows: takes('isFed') ? LAST_TOKEN_ROWS : undefined,
     filters: takes('topK'),
     hasClasses: !takes('target'),
-    ...defined({ adapters: slotInputs(inputs, slot) }),
+    ...defined({ adapters: slotInputs(inputs, slot), states: stateShape(inputs, plan.states) }),
     ...defined({
       draft: draft && {
         keptRows: LAST_TOKEN_ROWS,
@@ -45,6 +46,18 @@ export function tableShape(
       },
     }),
   };
+}
+
+/** Rows of states that a function reads and writes; undefined if it has none. */
+function stateShape(inputs: readonly InputDecl[], states: readonly StateDecl[]): StateShape | undefined {
+  const rowsOf = (input: string): number => {
+    const role = inputs.find(({ name }) => name === input)?.role;
+    return (role?.kind === 'slot' && states.find(({ name }) => name === role.state)?.rows) || 0;
+  };
+  const tails = inputs.filter(({ name }) => /^tailBack\d+$/.test(name)).length;
+  const [ofStates, ofTails] = [rowsOf(STEP_STATES.stateTo), rowsOf(STEP_STATES.tailSlot)];
+  if (ofStates === 0 && ofTails === 0) return undefined;
+  return { rows: ofStates === 0 ? ofTails / tails : ofStates, tails, hasScans: ofStates > 0 };
 }
 
 /** The inputs of slots that a function has; undefined if it has none. */

@@ -137,6 +137,7 @@ class Resolver {
         return { kind, of: found };
       case 'slot':
       case 'entry':
+      case 'entryOrNone':
         if (!found.startsWith('@')) this.fail(spot, `'${clip(found)}'`, `a state: ${kind}(@name)`);
         return { kind, state: this.name(argument!, NAME) };
       case 'position':

@@ -133,7 +133,7 @@ export function verifyGraph(graph: Graph, after?: string): void {
   for (const value of [...graph.results, ...graph.gives]) use(value);
   verifyVersions(graph, fail);
   for (const { role, name } of graph.params)
-    if ((role?.kind === 'slot' || role?.kind === 'entry') && !graph.states.some((state) => state.name === role.state))
+    if (role !== undefined && 'state' in role && !graph.states.some((state) => state.name === role.state))
       fail(`%${name} is ${printRole(role)}, but the function takes no state ${role.state}`);
   if (graph.outputs.length !== graph.results.length)
     fail(`it names ${graph.outputs.length} outputs and returns ${graph.results.length} values`);

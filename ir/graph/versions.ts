@@ -15,6 +15,7 @@ export interface Version {
 /** Names of the operands that may be versions of states: rows of them are read by index, or written. */
 function takenStates({ op, attributes }: Node): readonly string[] {
   if (op === 'gather_rows' || op === 'write_rows') return ['x'];
+  if (op === 'scan' || op === 'scan_state') return ['state'];
   return op === 'attention' && attributes.mask === 'path' ? ['k', 'v', 'kScale', 'vScale', 'kTail'] : [];
 }
 
@@ -22,7 +23,9 @@ function takenStates({ op, attributes }: Node): readonly string[] {
 export function versionsOf({ states, nodes }: Graph): ReadonlyMap<Value, Version> {
   const versions = new Map<Value, Version>(states.map((state) => [state, { state, writes: 0 }]));
   for (const node of nodes) {
-    const old = node.op === 'write_rows' ? versions.get(node.operands.x) : undefined;
+    const taken =
+      node.op === 'write_rows' ? node.operands.x : node.op === 'scan_state' ? node.operands.state : undefined;
+    const old = taken && versions.get(taken);
     if (old !== undefined) versions.set(node.result, { state: old.state, writes: old.writes + 1 });
   }
   return versions;

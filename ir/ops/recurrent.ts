@@ -1,12 +1,14 @@
 /** Ops of recurrent layers: which token is before another on its path, and the states that tokens leave behind. */
 import { MAX_BACK, subtreeEnds, tokensBefore, type TokenPaths } from '../paths.js';
-import { SCAN_RULES, scanRows } from '../scan.js';
+import { SCAN_RULES, type ScanData, type ScanTarget, scanRows } from '../scan.js';
 import { type Dim, extentsOf, isFloat, isSymbol, type TensorType } from '../types.js';
 import {
   type Attributes,
   checkPositive,
   elementCount,
   indexAt,
+  slotAt,
+  type Tensor,
   op,
   type TypedAttributes,
   type TypedOperands,
@@ -58,6 +60,43 @@ const perHead = (name: string, { dtype, shape }: TensorType, rows: Dim, heads: n
     throw new TypeMismatch(`scan: ${name} must be f32[${String(rows)}, ${heads}]`);
 };
 
+/** Sizes of a scan's heads. Throws TypeMismatch where its operands do not fit. */
+function scanSizes({
+  k,
+  v,
+  decay,
+  beta,
+  before,
+  end,
+}: Readonly<Record<'k' | 'v' | 'decay' | 'beta' | 'before' | 'end', TensorType>>) {
+  const [rows, keyHeads, keyDim] = headed('k', k);
+  const [, heads, valueDim] = headed('v', v, rows);
+  if (heads % keyHeads !== 0)
+    throw new TypeMismatch(`scan: ${heads} heads cannot share ${keyHeads} heads of keys evenly`);
+  perHead('decay', decay, rows, heads);
+  perHead('beta', beta, rows, heads);
+  if (rowVector('rows before', before) !== rows || rowVector('ends', end) !== rows)
+    throw new TypeMismatch('scan: rows before and ends are those of the tokens');
+  return { rows, keyHeads, heads, keyDim, valueDim };
+}
+
+type ScanSizes = ReturnType<typeof scanSizes>;
+
+/** Throws TypeMismatch unless `state` has rows of these heads' states. */
+function checkState({ dtype, shape }: TensorType, { heads, keyDim, valueDim }: ScanSizes): void {
+  if (dtype !== 'f32' || shape.length !== 4 || shape.slice(1).join() !== [heads, keyDim, valueDim].join())
+    throw new TypeMismatch(`scan: states must be f32[N, ${heads}, ${keyDim}, ${valueDim}]`);
+}
+
+/** The states behind row `from[row]`, −1 for none. */
+const statesAt =
+  (state: Tensor, from: Tensor): NonNullable<ScanTarget['first']> =>
+  (row) => {
+    const [all = 0, ...more] = state.shape;
+    const [at, size] = [slotAt(from, row, all), elementCount(more)];
+    return at === undefined ? undefined : state.data.subarray(at * size, (at + 1) * size);
+  };
+
 export const RECURRENT = {
   token_before: op({
     summary:
@@ -104,9 +143,11 @@ export const RECURRENT = {
   }),
   scan: op({
     summary:
-      'scan(q[T, g, d], k[T, g, d], v[T, h, e], decay f32[T, h], beta f32[T, h], before[T], end[T], skip?[h]) {rule, ' +
-      'scale?, epsilon?}: f32[T, h, e], skip·v + Sᵀq of the state S[d, e] behind each token: that behind row ' +
-      "before[t] (zero where that is t) after S ← decay·S; then with rule 'add' S ← S + k·(beta·v)ᵀ, with 'delta' " +
+      'scan(q[T, g, d], k[T, g, d], v[T, h, e], decay f32[T, h], beta f32[T, h], before[T], end[T], state, from[T], ' +
+      'skip?[h]) {rule, scale?, epsilon?, kept?}: f32[T, h, e], skip·v + Sᵀq of the state S[d, e] behind each token: ' +
+      'that behind row ' +
+      'before[t] (where that is t: zero, or row from[t] of state f32[N, h, d, e] if kept, zero for −1) after ' +
+      "S ← decay·S; then with rule 'add' S ← S + k·(beta·v)ᵀ, with 'delta' " +
       'S ← S + k·(beta·(v − Sᵀk))ᵀ (arXiv:2412.06464, arXiv:2405.21060). Head h has q and k of head ⌊h·g/heads⌋. ' +
       'With epsilon, q and k are ' +
       'divided by √(Σx² + epsilon) first; q is multiplied by scale. end: where the rows below each end',
@@ -119,28 +160,27 @@ export const RECURRENT = {
       beta: 'one',
       before: 'one',
       end: 'one',
+      state: when(({ kept }) => kept === true),
+      from: when(({ kept }) => kept === true),
       skip: 'optional',
     },
     attributes: { rule: SCAN_RULES },
-    optional: { scale: 'number', epsilon: 'number' },
-    infer: ({ q, k, v, decay, beta, before, end, skip }, { scale, epsilon }) => {
+    optional: { scale: 'number', epsilon: 'number', kept: 'boolean' },
+    infer: ({ q, skip, state, from, ...others }, { scale, epsilon }) => {
       checkPositive('scale', scale);
       checkPositive('epsilon', epsilon);
-      const [rows, keyHeads, keyDim] = headed('q', q);
-      const [, sameHeads, sameDim] = headed('k', k, rows);
-      const [, heads, valueDim] = headed('v', v, rows);
+      const sizes = scanSizes(others);
+      const { rows, keyHeads, keyDim, heads, valueDim } = sizes;
+      const [, sameHeads, sameDim] = headed('q', q, rows);
       if (sameHeads !== keyHeads || sameDim !== keyDim) throw new TypeMismatch('scan: q and k differ in shape');
-      if (heads % keyHeads !== 0)
-        throw new TypeMismatch(`scan: ${heads} heads cannot share ${keyHeads} heads of keys evenly`);
-      perHead('decay', decay, rows, heads);
-      perHead('beta', beta, rows, heads);
       if (skip !== undefined && !(isFloat(skip.dtype) && skip.shape.join() === String(heads)))
         throw new TypeMismatch(`scan: skip must have ${heads} numbers`);
-      if (rowVector('rows before', before) !== rows || rowVector('ends', end) !== rows)
-        throw new TypeMismatch('scan: rows before and ends are those of the tokens');
+      if (state !== undefined) checkState(state, sizes);
+      if (from !== undefined && rowVector('rows of states', from) !== rows)
+        throw new TypeMismatch('scan: each token has a row of states');
       return { dtype: 'f32', shape: [rows, heads, valueDim] };
     },
-    evaluate: ({ q, k, v, decay, beta, before, skip }, { rule, scale, epsilon }, shape) => {
+    evaluate: ({ q, k, v, decay, beta, before, skip, state, from }, { rule, scale, epsilon }, shape) => {
       const [rows, heads, valueDim] = extentsOf(shape, 3);
       const [, keyHeads, keyDim] = extentsOf(q.shape, 3);
       const data = new Float64Array(elementCount(shape));
@@ -151,12 +191,72 @@ export const RECURRENT = {
         {
           before: (row) => indexAt(before, row, row + 1),
           out: data,
+          ...(state === undefined || from === undefined ? {} : { first: statesAt(state, from) }),
         },
       );
       return { shape, data };
     },
   }),
+  scan_state: op({
+    summary:
+      'scan_state(state f32[N, h, d, e], k, v, decay, beta, before, end, from[T], to[T], also[T]) {rule, epsilon?}: ' +
+      'state, where rows to[t] and also[t] are S behind token t, as scan has it (−1: none; no row comes twice)',
+    fuse: 'write',
+    operands: {
+      state: 'one',
+      k: 'one',
+      v: 'one',
+      decay: 'one',
+      beta: 'one',
+      before: 'one',
+      end: 'one',
+      from: 'one',
+      to: 'one',
+      also: 'one',
+    },
+    attributes: { rule: SCAN_RULES },
+    optional: { epsilon: 'number' },
+    infer: ({ state, from, to, also, ...others }, { epsilon }) => {
+      checkPositive('epsilon', epsilon);
+      const sizes = scanSizes(others);
+      checkState(state, sizes);
+      for (const each of [from, to, also])
+        if (rowVector('rows of states', each) !== sizes.rows)
+          throw new TypeMismatch('scan_state: each token has rows of states');
+      return state;
+    },
+    evaluate: ({ state, k, v, decay, beta, before, from, to, also }, { rule, epsilon }, shape) => {
+      const [rows, keyHeads, keyDim] = extentsOf(k.shape, 3);
+      const [, heads, valueDim] = extentsOf(v.shape, 3);
+      const [all = 0] = shape;
+      const data = state.data.slice();
+      const size = keyDim * valueDim;
+      const written = new Set<number>();
+      const numbers: ScanData = {
+        ...{ rule, keyDim, valueDim, heads, keyHeads, epsilon, scale: undefined, skip: undefined },
+        ...{ q: k.data, k: k.data, v: v.data, decay: decay.data, beta: beta.data },
+      };
+      scanRows(numbers, rows, {
+        before: (row) => indexAt(before, row, row + 1),
+        first: statesAt(state, from),
+        keep: (row, head, own) => {
+          for (const slots of [to, also]) {
+            const at = slotAt(slots, row, all);
+            if (at === undefined) continue;
+            if (head === 0 && written.has(at)) throw new Error(`row ${at} of the states comes twice`);
+            written.add(at);
+            data.set(own, (at * heads + head) * size);
+          }
+        },
+      });
+      return { shape, data };
+    },
+  }),
 };
+
+/** Ops of one kernel, which takes states from token to token. */
+export const SCAN_OPS = ['scan', 'scan_state'] as const;
+export type ScanOp = (typeof SCAN_OPS)[number];
 
 /** Ops of one kernel, which finds the tokens before others. */
 export const LINK_OPS = ['token_before', 'subtree_end'] as const;

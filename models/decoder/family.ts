@@ -12,8 +12,8 @@ import { type ExpertsConfig, hasExperts } from './experts.js';
 import { buildMtp, mtpTensors } from './mtp.js';
 import { ACTIVATION_NAMES } from './ops.js';
 import { ConfigReader, type Projection } from './reader.js';
-import { NO_CACHE } from './recurrent.js';
 import type { RecurrentConfig } from './recurrentConfig.js';
+import { recurrentStates } from './recurrentStates.js';
 import { rotaryTables } from './rope.js';
 import { decoderTensors, isIgnoredTensor, LLAMA_NAMES, type TensorNames } from './tensors.js';
 
@@ -92,7 +92,7 @@ function decoderModel(config: DecoderConfig, held: HeldNames): Model<DecoderConf
     isIgnored: (tensor) => isIgnoredTensor(tensor, config, names) || behind.some((layer) => tensor.startsWith(layer)),
     graph: (options) => buildDecoder(config, { ...options, names, ...rotaryTables(config) }),
     step: (options) => buildStep(config, { ...options, names, ...rotaryTables(config) }),
-    ...(config.recurrent === undefined ? {} : { noCache: NO_CACHE }),
+    ...(config.recurrent === undefined ? {} : { states: recurrentStates(config.recurrent, config.hiddenSize) }),
     ...(config.head === undefined ? drafting(config, names) : {}),
     ...(hub === undefined ? {} : { published: publishedLayout(config, names, hub) }),
     withBiases: (modules) => {

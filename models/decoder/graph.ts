@@ -1,13 +1,14 @@
 /** The functions of a decoder: layers/ between what a function takes and what it returns. */
 import { SCORE, STEP } from '../../ir/function.js';
 import { type Graph, GraphBuilder, type Value } from '../../ir/graph/graph.js';
-import { LAST_TOKENS } from '../../ir/stepping.js';
+import { KEPT_TAILS, LAST_TOKENS } from '../../ir/stepping.js';
 import type { FloatType } from '../../ir/types.js';
 import { defined } from '../../system/defined.js';
 import { buildMask, type ClassHead, type GraphOptions, ownPositions, type StepOptions } from '../model/model.js';
 import { keepFeatures } from './features.js';
-import { fedTokens, keepTokens, keptPaths, KEYS, masksBy, pathMasks, ROWS, TOKENS } from './kept.js';
-import { buildLayers, type Decoder, type DecoderShape, type LayerOptions } from './layers.js';
+import { fedTokens, keepPathTokens, keepTokens, keptPaths, KEYS, masksBy, pathMasks, ROWS, TOKENS } from './kept.js';
+import { buildLayers, type Decoder, type DecoderShape, type LayerInputs, type LayerOptions } from './layers.js';
+import { KeptStates, recurrentStates } from './recurrentStates.js';
 import { rowInput, sampleFiltered, sampleNextTokens, scoreRows } from './rows.js';
 
 export type { DecoderShape } from './layers.js';
@@ -20,6 +21,7 @@ export interface DecoderOptions extends GraphOptions, LayerOptions {
 const FILTERED = { name: 'F', counts: 'filtered', within: 'R' } as const;
 const ENTRIES = { name: 'E', counts: 'entries' } as const;
 const MASKS = { name: 'M', counts: 'masks' } as const;
+const TAILS = { name: KEPT_TAILS, counts: 'tails' } as const;
 
 /** The function `score` that models/model/model.ts describes. */
 export function buildDecoder(shape: DecoderShape, options: DecoderOptions): Graph {
@@ -72,20 +74,34 @@ function hiddenRows(b: GraphBuilder, { h, normed }: Decoder, row: Value, dtype: 
   return normed(rows, b.add('cast', { x: narrow }, { dtype: 'f32' }, 'h_wide'));
 }
 
+/** What layers with states take: the ends of subtrees, which say what tokens of a call go on from. */
+const joined = (b: GraphBuilder, kept: KeptStates): Pick<LayerInputs, 'paths' | 'kept'> => ({
+  kept,
+  paths: () => ({ kind: 'column', subtreeEnd: b.param('subtreeEnd', 'i32', ['T'], { kind: 'subtreeEnd' }) }),
+});
+
 /** The function `step` that models/model/model.ts describes. */
 export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptions): Graph {
   const draws = shape.head === undefined;
   const filters = draws && options.filters === true;
-  const b = new GraphBuilder(STEP, [TOKENS, KEYS, ROWS, ...(filters ? [FILTERED, ENTRIES, MASKS] : [])]);
+  const { recurrent, layers } = shape;
+  const further = [...(filters ? [FILTERED, ENTRIES, MASKS] : []), ...(recurrent === undefined ? [] : [TAILS])];
+  const b = new GraphBuilder(STEP, [TOKENS, KEYS, ROWS, ...further]);
   const given = b.param('tokens', 'i32', ['T'], { kind: 'token', vocab: shape.vocabSize });
   const fed = draws && options.feeds === true ? fedTokens(b, shape, given, LAST_TOKENS) : undefined;
   const { tokens } = fed ?? { tokens: given };
-  const { layers } = shape;
-  const { cache } = options;
+  const { cache, rounded = 'f32' } = options;
   const below = Math.min(options.context ?? Infinity, shape.positionRows ?? Infinity);
   const context = below === Infinity ? undefined : below;
-  const { written, ...paths } = keptPaths(b, { layers, cache, context });
-  const decoder = buildLayers(b, shape, options, { tokens, ...paths });
+  const { written, ...paths } = keptPaths(b, { layers, cache, context, others: recurrent?.layers });
+  const states = recurrent && new KeptStates(b, recurrentStates(recurrent, shape.hiddenSize), rounded);
+  const decoder = buildLayers(b, shape, options, {
+    tokens,
+    ...paths,
+    ...(states === undefined ? {} : joined(b, states)),
+  });
+  if (states !== undefined) written.push(...states.written);
+  if (recurrent?.layers.length === layers) written.push(keepPathTokens(b, cache, tokens, paths.slot));
   const { features, dtypeOf } = options;
   if (features !== undefined) written.push(keepFeatures(b, decoder, features, { cache, slot: paths.slot, dtypeOf }));
   return b.scope('head', () => {

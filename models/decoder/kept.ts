@@ -1,6 +1,6 @@
 /** What functions over kept keys and values take: tokens, paths, and the states that layers write and read. */
 import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
-import { LAST_TOKEN_ROWS } from '../../ir/stepping.js';
+import { LAST_TOKEN_ROWS, PATH_TOKENS } from '../../ir/stepping.js';
 import { at } from '../../system/at.js';
 import { defined } from '../../system/defined.js';
 import { type CacheShape, chunked, distances, pathMask, windowed } from '../model/model.js';
@@ -27,6 +27,8 @@ export function pathMasks(b: GraphBuilder, position: Value): PositionMasks {
 
 export interface KeptShape extends Pick<DecoderShape, 'layers'> {
   readonly cache: CacheShape;
+  /** Layers that have states of their own in place of keys and values, ascending. Default: none. */
+  readonly others?: readonly number[] | undefined;
   /** Most tokens of a path. Default: any number. */
   readonly context?: number | undefined;
   /** What the names of the states begin with. Default: nothing. */
@@ -44,14 +46,15 @@ export interface KeptPaths extends Omit<LayerInputs, 'tokens'> {
 /** Adds the inputs `position`, `slot` and `key`, and `begin` with the masks. */
 export function keptPaths(
   b: GraphBuilder,
-  { layers, cache: { rows, dtype }, context, prefix = '' }: KeptShape,
+  { layers, cache: { rows, dtype }, others = [], context, prefix = '' }: KeptShape,
 ): KeptPaths {
-  const states = Array.from({ length: layers }, (_, i) => ({
+  const states = Array.from({ length: layers - others.length }, (_, i) => ({
     k: `${prefix}k_${i}`,
     v: `${prefix}v_${i}`,
     tail: `${prefix}kt_${i}`,
   }));
-  const state = at(states, 0).k;
+  const stateOf = (layer: number) => at(states, layer - others.filter((other) => other < layer).length);
+  const state = states[0]?.k ?? PATH_TOKENS;
   const position = b.param('position', 'i32', ['T'], { kind: 'depth', ...defined({ below: context }) });
   const slot = b.param('slot', 'i32', ['T'], { kind: 'slot', state });
   const key = b.param('key', 'i32', ['C'], { kind: 'entry', state });
@@ -62,7 +65,7 @@ export function keptPaths(
     written,
     masks: () => pathMasks(b, position),
     visible: (kind, own, layer) => {
-      const before = b.state(at(states, layer)[kind], dtype, [rows, ...own.type.shape.slice(1).map(Number)]);
+      const before = b.state(stateOf(layer)[kind], dtype, [rows, ...own.type.shape.slice(1).map(Number)]);
       const rounded = dtype === 'f32' ? own : b.add('cast', { x: own }, { dtype }, `${kind}_rounded`);
       const after = b.scope('write', () =>
         b.add('write_rows', { x: before, rows: rounded, slot }, {}, `${kind}_cache`),
@@ -72,6 +75,12 @@ export function keptPaths(
       return dtype === 'f32' ? read : b.add('cast', { x: read }, { dtype: 'f32' }, `${kind}_wide`);
     },
   };
+}
+
+/** Writes the tokens of a call to its pages, which have nothing else where no layer has keys. */
+export function keepPathTokens(b: GraphBuilder, { rows }: CacheShape, tokens: Value, slot: Value): Value {
+  const before = b.state(PATH_TOKENS, 'i32', [rows]);
+  return b.scope('write', () => b.add('write_rows', { x: before, rows: tokens, slot }, {}, `${PATH_TOKENS}_kept`));
 }
 
 /** Tokens that a call draws and the next one takes. */

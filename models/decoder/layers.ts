@@ -14,6 +14,7 @@ import { LATENT_EPSILON, latentHeads, type LatentHeads } from './latent.js';
 import { activate, capped, type Norm, normOf, softmax, type VectorOf } from './ops.js';
 import type { Projection } from './reader.js';
 import { buildRecurrent, isRecurrent, previousTokens } from './recurrent.js';
+import type { KeptStates } from './recurrentStates.js';
 import type { RotaryTable } from './rope.js';
 import { alibi } from './slopes.js';
 import {
@@ -62,8 +63,10 @@ export interface LayerInputs {
   readonly tokens: Value;
   readonly position: Value;
   readonly masks: () => PositionMasks;
-  /** What says which token is before another, once `masks` was called. Absent where states are kept. */
+  /** What says which token is before another, once `masks` was called. Absent where recurrent layers cannot be. */
   readonly paths?: () => TokenPaths<Value>;
+  /** What recurrent layers keep between calls. Default: nothing. */
+  readonly kept?: KeptStates;
   /** The keys or values [C, g, d] that queries see, made from those of the function's own tokens [T, g, d]. */
   readonly visible: (kind: 'k' | 'v' | 'tail', own: Value, layer: number) => Value;
 }
@@ -137,7 +140,7 @@ export function layerBlocks(
   b: GraphBuilder,
   shape: DecoderShape,
   options: LayerOptions,
-  { position, masks, paths, visible }: Omit<LayerInputs, 'tokens'>,
+  { position, masks, paths, kept, visible }: Omit<LayerInputs, 'tokens'>,
 ): LayerBlocks {
   const { hiddenSize: hidden, headDim, heads, kvHeads } = shape;
   const { names = LLAMA_NAMES, prefix = '' } = options;
@@ -212,7 +215,7 @@ export function layerBlocks(
       biases,
       heat: shape.temperature && temperature(b, toF32(position, 'position_f'), shape.temperature),
       sloped: shape.slopes && alibi(b, shape.slopes, own.distance()),
-      previous: shape.recurrent && previousTokens(b, position, paths?.(), shape.recurrent),
+      previous: shape.recurrent && previousTokens(b, position, paths?.(), shape.recurrent, kept),
     };
   });
 

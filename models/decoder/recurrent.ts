@@ -8,6 +8,7 @@ import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
 import type { TokenPaths } from '../../ir/paths.js';
 import { activate, type PlainActivation, normOf } from './ops.js';
 import type { ConvConfig, DeltaConfig, MambaConfig, RecurrentConfig } from './recurrentConfig.js';
+import type { KeptStates, ScanAttributes, ScanOperands, Seen } from './recurrentStates.js';
 import { convVector, DELTA_PARTS } from './recurrentTensors.js';
 
 /** The recurrent layer `layer`, if it is one. */
@@ -16,8 +17,8 @@ export const isRecurrent = (
   layer: number,
 ): boolean => recurrent?.layers.includes(layer) === true;
 
-/** Why such models keep no cache. */
-export const NO_CACHE = 'nothing is kept of its recurrent layers between calls yet';
+/** Why such models draft for no other. */
+export const NO_DRAFTS = 'it keeps states of its recurrent layers, and functions that draft have none';
 
 /** Tokens before others. */
 export interface PreviousTokens {
@@ -26,6 +27,8 @@ export interface PreviousTokens {
   /** i32[T]: the row of the token so many before each on its path, or its own. */
   readonly before: readonly Value[];
   readonly end: Value;
+  /** What is kept between calls. Default: nothing, every tree of tokens begins a text. */
+  readonly kept?: KeptStates | undefined;
 }
 
 /** Adds what recurrent layers read of a call's tokens: those before others, up to `taps` − 1 of them. */
@@ -34,15 +37,16 @@ export function previousTokens(
   position: Value,
   paths: TokenPaths<Value> | undefined,
   { taps }: RecurrentConfig,
+  kept: KeptStates | undefined,
 ): PreviousTokens {
   if (paths === undefined)
-    throw new UserError(`the model has no function for this: ${NO_CACHE}`, 'score with it: tilewright run');
+    throw new UserError(`the model has no function for this: ${NO_DRAFTS}`, 'draft with another model');
   const { kind: mask, ...operands } = paths;
   const before = Array.from({ length: Math.max(2, taps) }, (_, back) =>
     b.add('token_before', operands, { mask, back }, `before_${back}_`),
   );
   const end = paths.kind === 'column' ? paths.subtreeEnd : b.add('subtree_end', { position: paths.position });
-  return { position, before, end };
+  return { position, before, end, kept };
 }
 
 export interface RecurrentContext {
@@ -139,7 +143,7 @@ class RecurrentOps {
   /** Σ_i w[:, i]·x of the token `taps` − 1 − i before, where there is one: a causal convolution for each column. */
   convolution(x: Value, module: string, taps: number, hint: string, bias?: Value): Value {
     const { b } = this;
-    const { position, before } = this.context.previous;
+    const { position, before, kept } = this.context.previous;
     const width = x.type.shape.at(-1) as number;
     const depth = b.add(
       'reshape',
@@ -147,17 +151,28 @@ class RecurrentOps {
       { shape: ['T', 1] },
       'depth',
     );
-    const terms = Array.from({ length: taps }, (_, tap): Value => {
+    const seenHere: Seen = (back) => b.add('gather_rows', { x, index: before[back]! }, {}, `${hint}_before`);
+    const termOf = (seen: Seen, tap: number): Value => {
       const back = taps - 1 - tap;
-      const row = b.add('gather_rows', { x, index: before[back]! }, {}, `${hint}_before`);
+      const row = seen(back);
       const factor = this.vector(convVector(module, tap), width, `${hint}_tap`);
       const term = b.add('mul', { a: row, b: factor }, {}, `${hint}_term`);
       if (back === 0) return term;
       const condition = b.add('le', { a: this.constant(back, 'back'), b: depth }, {}, 'is_there');
       return b.add('select', { condition, a: term, b: this.constant(0, 'none') }, {}, `${hint}_term`);
-    });
-    const sum = terms.reduce((a, c) => b.add('add', { a, b: c }, {}, `${hint}_sum`));
+    };
+    const sumOf = (seen: Seen): Value =>
+      Array.from({ length: taps }, (_, tap) => termOf(seen, tap)).reduce((a, c) =>
+        b.add('add', { a, b: c }, {}, `${hint}_sum`),
+      );
+    const sum = kept === undefined ? sumOf(seenHere) : kept.convolve(x, before, hint, sumOf);
     return bias === undefined ? sum : b.add('add', { a: sum, b: bias }, {}, `${hint}_sum`);
+  }
+
+  scan(operands: ScanOperands, attributes: ScanAttributes): Value {
+    const { before, end, kept } = this.context.previous;
+    const all = { ...operands, before: before[1]!, end };
+    return kept === undefined ? this.b.add('scan', all, attributes, 'told') : kept.scan(all, attributes);
   }
 
   /** x/√(mean x² + ε)·w over the last dimension. */
@@ -193,14 +208,8 @@ function deltaNet(ops: RecurrentOps, config: DeltaConfig, x: Value): Value {
     const rate = b.add('exp', { x: ops.vector('linear_attn.A_log', valueHeads, 'a_log') }, {}, 'rate');
     return b.add('exp', { x: b.add('neg', { x: b.add('mul', { a: step, b: rate }) }) }, {}, 'decay');
   });
-  const { before, end } = context.previous;
   const told = b.scope('state', () =>
-    b.add(
-      'scan',
-      { q, k, v, decay, beta, before: before[1]!, end },
-      { rule: 'delta', scale: 1 / Math.sqrt(keyDim), epsilon: UNIT_EPSILON },
-      'told',
-    ),
+    ops.scan({ q, k, v, decay, beta }, { rule: 'delta', scale: 1 / Math.sqrt(keyDim), epsilon: UNIT_EPSILON }),
   );
   const gate = b.scope('z', () => activate(b, 'silu', ops.linear(x, DELTA_PARTS.z, values, 'z')));
   const normed = b.scope('norm', () => ops.norm(told, 'linear_attn.norm'));
@@ -251,22 +260,17 @@ function mamba(ops: RecurrentOps, config: MambaConfig, x: Value): Value {
     const rate = b.add('exp', { x: ops.vector('mixer.A_log', heads, 'a_log') }, {}, 'rate');
     return b.add('exp', { x: b.add('neg', { x: b.add('mul', { a: step, b: rate }) }) }, {}, 'decay');
   });
-  const { before, end } = context.previous;
   const told = b.scope('state', () =>
-    b.add(
-      'scan',
+    ops.scan(
       {
         q: ops.heads(q, groups, stateSize, 'c_groups'),
         k: ops.heads(k, groups, stateSize, 'b_groups'),
         v: ops.heads(values, heads, headDim, 'x_heads'),
         decay,
         beta: step,
-        before: before[1]!,
-        end,
         skip: ops.own('mixer.D', heads),
       },
       { rule: 'add' },
-      'told',
     ),
   );
   const flat = b.add('reshape', { x: told }, { shape: ['T', inner] }, 'y_row');

@@ -58,6 +58,8 @@ export interface CacheShape {
 
 export interface StepOptions extends Pick<GraphOptions, 'dtypeOf'> {
   readonly cache: CacheShape;
+  /** The type in which kernels read what layers compute, and keep it where it is read again. Default: f32. */
+  readonly rounded?: FloatType;
   /** Most tokens of a path. Default: any number. */
   readonly context?: number | undefined;
   /** Chooses tokens of the first F rows from whole rows of logits. */
@@ -157,6 +159,17 @@ export interface TiedHead<Config extends ModelConfig = ModelConfig> {
   readonly untied: () => Model<Config>;
 }
 
+/** States of recurrent layers: rows, each with what all layers keep behind a token. */
+export interface ModelStates {
+  readonly rows: number;
+  /** Rows of what a convolution has seen last, behind each of them. */
+  readonly tails: number;
+  /** Whether layers have states beside those. */
+  readonly hasScans: boolean;
+  /** Bytes of a row in all layers, at most. */
+  readonly bytes: number;
+}
+
 export interface Model<Config extends ModelConfig = ModelConfig> {
   /** Frozen plain data: with the weights it identifies the model. */
   readonly config: Config;
@@ -203,8 +216,8 @@ export interface Model<Config extends ModelConfig = ModelConfig> {
    * With `hidden` it returns hidden f32[R, H] too: what the head multiplies, before any factor of logits.
    */
   readonly step: (options: StepOptions) => Graph;
-  /** Why it keeps nothing between calls, so that it has no `step`: a few words, for users. Absent where it does. */
-  readonly noCache?: string;
+  /** Rows of states of recurrent layers that `step` keeps beside keys and values. Default: it has no such layers. */
+  readonly states?: ModelStates;
   /** Its table of embeddings, and the matrix of its head, which draft heads may share. */
   readonly ends?: { readonly embedding: string; readonly head: string };
   /** A layer of its files that predicts further tokens: its tensors, and the function `draft` of it. */

@@ -16,7 +16,7 @@ import { cpuDevice, detectMachine } from '../../driver/targets/cpuDevice.js';
 import { cuda } from '../../driver/targets/cuda.js';
 import { cudaDevice, TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
 import type { AnyTarget } from '../../driver/targets/target.js';
-import { draftBuckets, keepsDrawn } from '../../ir/stepping.js';
+import { draftBuckets, isPaged } from '../../ir/stepping.js';
 import { joinDraft } from '../../models/draft/join.js';
 import { SILENT } from '../support/silent.js';
 
@@ -73,7 +73,7 @@ describe('a plan with a draft model', () => {
     checkPlan(plan, legalityOf(kind.compiler.scheduling, device));
     expect(plan.functions.map((fn) => fn.interface.name)).toEqual(['score', 'step', 'draft', 'copy']);
     const [, step, drafting, copy] = plan.functions;
-    const kept = plan.states.filter((state) => !keepsDrawn(state)).map(({ name }) => name);
+    const kept = plan.states.filter(isPaged).map(({ name }) => name);
     expect([...copy!.interface.gives].sort()).toEqual([...kept].sort());
     expect(step!.interface.takes.filter((name) => name.startsWith('draft_'))).toEqual([]);
     expect(drafting!.interface.takes.every((name) => name.startsWith('draft_'))).toBe(true);

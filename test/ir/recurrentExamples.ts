@@ -11,6 +11,8 @@ const TOKENS = [
   ['i32[T]', [2, 2]],
 ] as const;
 
+const STATES = ['f32[3, 1, 1, 1]', [2, 3, 4]] as const;
+
 export const RECURRENT_EXAMPLES: readonly Example[] = [
   {
     op: 'token_before',
@@ -56,5 +58,28 @@ export const RECURRENT_EXAMPLES: readonly Example[] = [
     type: 'f32[T, 1, 1]',
     result: [0, (2 * 2 * 25) / 26],
     attributes: { rule: 'add', epsilon: 1, scale: 2 },
+  },
+  // From row 1 of the states, 3: states 3 + 1·(5 − 3·1) = 5, and then as above.
+  {
+    op: 'scan',
+    operands: [...TOKENS, STATES, ['i32[T]', [1, -1]]],
+    type: 'f32[T, 1, 1]',
+    result: [10, 13.5],
+    attributes: { rule: 'delta', kept: true },
+  },
+  // States 3 + 5 = 8, then 4 + 2·0.5·7 = 11.
+  {
+    op: 'scan',
+    operands: [...TOKENS, STATES, ['i32[T]', [1, -1]], ['f32[1]', [10]]],
+    type: 'f32[T, 1, 1]',
+    result: [66, 103],
+    attributes: { rule: 'add', kept: true },
+  },
+  {
+    op: 'scan_state',
+    operands: [STATES, ...TOKENS.slice(1), ['i32[T]', [1, -1]], ['i32[T]', [-1, 1]], ['i32[T]', [-1, 2]]],
+    type: 'f32[3, 1, 1, 1]',
+    result: [2, 11, 11],
+    attributes: { rule: 'add' },
   },
 ];

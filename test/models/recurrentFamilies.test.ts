@@ -24,7 +24,7 @@ const modelOf = (json: Record<string, unknown>) =>
   findArchitecture(json, 'config.json').family.describe(json, 'config.json', 'f32');
 
 describe('models with recurrent layers', () => {
-  it.each(Object.entries(FILES))('%s has parts that cover its tensors, and no step', (_, json) => {
+  it.each(Object.entries(FILES))('%s has parts that cover its tensors, and states beside', (_, json) => {
     const model = modelOf(json);
     for (const { name, shape, parts } of model.tensors) {
       if (parts === undefined) continue;
@@ -34,9 +34,9 @@ describe('models with recurrent layers', () => {
         name,
       ).toBe(count(shape));
     }
-    expect(model.noCache).toMatch('recurrent');
-    const step = { cache: { rows: 64, dtype: 'f32' }, dtypeOf: () => 'f32' as const } as const;
-    expect(() => model.step(step)).toThrow(UserError);
+    expect(model.states).toMatchObject({ rows: 256, tails: expect.any(Number) });
+    const draft = { cache: { rows: 64, dtype: 'f32' }, dtypeOf: () => 'f32' as const, prefix: '' } as const;
+    expect(() => model.asDraft!(draft)).toThrow(UserError);
   });
 
   it.each([

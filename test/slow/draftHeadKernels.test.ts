@@ -21,7 +21,7 @@ describe.runIf(hasNvcc)('kernels of an EAGLE-3 head beside an 8B model', () => {
     const numerics = cudaNumerics('bf16');
     const functions = modelFunctions(checkpoint, numerics, { cacheRows: RESERVED_ROWS, feeds: true, logits: true });
     const { functions: lowered } = lowerModule(functions, numerics);
-    const buckets = stepBuckets([{ extents: { T: 256 }, longest: 256 }], [1, 16, 64], true);
+    const buckets = stepBuckets([{ extents: { T: 256 }, longest: 256 }], [1, 16, 64], { isFiltering: true });
     const texts = lowered
       .filter(({ interface: { name } }) => name === DRAFT || name === STEP)
       .flatMap((module) => {

@@ -6,6 +6,10 @@
  * another one, its state is computed again, from the nearest row above it whose state is kept: the same operations in
  * the same order, and so the same bits.
  *
+ * Where states are kept between calls, a tree goes on from a row of them, and states behind some of its rows go to
+ * others. An item has read its own before it writes, and keeps a copy where the tree parts: the row may be written by
+ * then.
+ *
  * What is added up over d is the sum of four, each of every fourth row of the state.
  */
 #pragma once
@@ -24,6 +28,9 @@ typedef struct ScanConfig {
   float scale, epsilon;
   int kept;                             /* states of rows where paths part, at most */
   int pad;                              /* columns of `out` behind the last head, which are zeros */
+  int keeps;                            /* states [rows, heads * d * e]: what a tree goes on from, and where they go */
+  int states, from, to, also;
+  int64_t states_stride;
 } ScanConfig;
 
 /* What an item works with, in the worker's scratch memory: rows of states in vectors of 16, padded to whole sums. */
@@ -31,7 +38,7 @@ typedef struct ScanItem {
   int head, key_head, column, columns;
   int padded;
   float *k, *q;
-  tw_v *state, *saved;
+  tw_v *state, *saved, *begun;  /* begun: what the tree goes on from, if it parts and states are kept */
 } ScanItem;
 
 /* Elements [0, d) of a head, divided by their norm, times scale; zeros up to `padded`. */
@@ -132,18 +139,55 @@ TW_FN void tw_scan_zero(const ScanItem *item) {
   memset(item->state, 0, (size_t)item->padded * sizeof(tw_v));
 }
 
-/* The rows [first, past) of a tree. */
-TW_FN void tw_scan_tree(
-    const ScanConfig config, const tw_launch *launch, const ScanItem *item, int64_t first, int64_t past) {
+/* The item's columns of the first row of a head's state in row `row` of the states. */
+TW_FN float *tw_scan_kept(const ScanConfig config, const tw_launch *launch, const ScanItem *item, int64_t row) {
+  return (float *)launch->buffers[config.states] + row * config.states_stride
+      + (int64_t)item->head * config.key_dim * config.value_dim + item->column;
+}
+
+/* What a tree that begins with row `first` goes on from. */
+TW_FN void tw_scan_begin(const ScanConfig config, const tw_launch *launch, const ScanItem *item, int64_t first) {
+  tw_scan_zero(item);
+  if (!config.keeps) return;
+  const int32_t row = ((const int32_t *)launch->buffers[config.from])[first];
+  if (row < 0) return;
+  const float *p = tw_scan_kept(config, launch, item, row);
+  for (int i = 0; i < config.key_dim; i++, p += config.value_dim) {
+    if (item->columns == 16) item->state[i] = tw_load(p);
+    else {
+      float t[16] = { 0 };
+      for (int j = 0; j < item->columns; j++) t[j] = p[j];
+      item->state[i] = tw_load(t);
+    }
+  }
+}
+
+/* Writes the state to row `row` of the states, unless that is none. */
+TW_FN void tw_scan_keep(const ScanConfig config, const tw_launch *launch, const ScanItem *item, int32_t row) {
+  if (row < 0) return;
+  float *p = tw_scan_kept(config, launch, item, row);
+  for (int i = 0; i < config.key_dim; i++, p += config.value_dim) {
+    if (item->columns == 16) tw_store(p, item->state[i]);
+    else
+      for (int j = 0; j < item->columns; j++) p[j] = item->state[i][j];
+  }
+}
+
+/* The rows [first, past) of a tree. parts_within: some row of it has several behind it. */
+TW_FN void tw_scan_tree(const ScanConfig config, const tw_launch *launch, const ScanItem *item, int64_t first,
+    int64_t past, int parts_within) {
   const int32_t *const before = (const int32_t *)launch->buffers[config.before];
   const int32_t *const end = (const int32_t *)launch->buffers[config.end];
   const size_t bytes = (size_t)item->padded * sizeof(tw_v);
   int64_t rows[32];
+  const int begins_again = config.keeps && parts_within;
   int kept = 0;
   for (int64_t row = first; row < past; row++) {
     const int64_t parent = row == first ? row : before[row];
-    if (parent >= row || parent < first) tw_scan_zero(item);
-    else if (parent != row - 1) {
+    if (parent >= row || parent < first) {
+      tw_scan_begin(config, launch, item, first);
+      if (begins_again) memcpy(item->begun, item->state, bytes);
+    } else if (parent != row - 1) {
       while (kept > 0 && rows[kept - 1] > parent) kept--;
       int64_t at;
       if (kept > 0) {
@@ -151,7 +195,8 @@ TW_FN void tw_scan_tree(
         memcpy(item->state, item->saved + (kept - 1) * item->padded, bytes);
       } else {
         at = first;
-        tw_scan_zero(item);
+        if (begins_again) memcpy(item->state, item->begun, bytes);
+        else tw_scan_zero(item);
         tw_scan_row(config, launch, item, at, 0);
       }
       /* Down the path to the parent: of the rows below `at`, the one that it lies below. */
@@ -162,6 +207,10 @@ TW_FN void tw_scan_tree(
       }
     }
     tw_scan_row(config, launch, item, row, 1);
+    if (config.keeps) {
+      tw_scan_keep(config, launch, item, ((const int32_t *)launch->buffers[config.to])[row]);
+      tw_scan_keep(config, launch, item, ((const int32_t *)launch->buffers[config.also])[row]);
+    }
     /* More than the next row goes on from here. */
     const int parts = row + 1 < past && before[row + 1] == row && end[row + 1] < end[row];
     if (parts && kept < config.kept) {
@@ -183,16 +232,19 @@ TW_FN void tw_scan(const ScanConfig config, const tw_launch *launch, int32_t wor
   item.padded = (config.key_dim + 15) / 16 * 16;
   item.state = (tw_v *)(launch->scratch + worker * launch->scratch_bytes);
   item.saved = item.state + item.padded;
-  item.k = (float *)(item.saved + config.kept * item.padded);
+  item.begun = item.saved + config.kept * item.padded;
+  item.k = (float *)(item.begun + (config.keeps ? item.padded : 0));
   item.q = item.k + item.padded;
   /* Trees in order: this one is the `tree`th, and has the rows [first, past). */
   int64_t tree = -1, first = 0, past = 0;
+  int parts_within = 0;
   for (;;) {
     const int64_t at = __atomic_fetch_add(launch->next, 1, __ATOMIC_RELAXED);
     const int64_t wanted = at / of_tree, own = at % of_tree;
     while (tree < wanted && past < rows) {
       first = past;
-      for (past = first + 1; past < rows && before[past] < past;) past++;
+      parts_within = 0;
+      for (past = first + 1; past < rows && before[past] < past; past++) parts_within |= before[past] != past - 1;
       tree++;
     }
     if (tree < wanted) return;
@@ -200,6 +252,6 @@ TW_FN void tw_scan(const ScanConfig config, const tw_launch *launch, int32_t wor
     item.key_head = (int)((int64_t)item.head * config.key_heads / config.heads);
     item.column = (int)(own % blocks) * 16;
     item.columns = config.value_dim - item.column < 16 ? config.value_dim - item.column : 16;
-    tw_scan_tree(config, launch, &item, first, past);
+    tw_scan_tree(config, launch, &item, first, past, parts_within);
   }
 }

@@ -1,4 +1,5 @@
 /** Kernels of recurrent layers on a GPU. */
+import { UserError } from '../../../errors.js';
 import type { CudaLoopSchedule } from '../../../ir/cuda.js';
 import type { LinksKernel, ScanKernel } from '../../../ir/kernel.js';
 import { roundUp } from '../../../ir/types.js';
@@ -56,6 +57,8 @@ const KEPT_STATES = 2;
 
 export function emitScan(kernel: ScanKernel, operands: CudaOperands, _: CudaLoopSchedule, symbol: string): EmittedCuda {
   const { keyHeads, heads, keyDim, valueDim, rule, scale = 1, epsilon, skip, rows } = kernel;
+  if (kernel.kept !== undefined)
+    throw new UserError('states of recurrent layers are kept on a CPU alone yet', 'generate with --target cpu');
   const warps = Math.min(MAX_WARPS, Math.ceil(valueDim / WARP_COLUMNS));
   const threads = 32 * warps;
   const columns = warps * WARP_COLUMNS;

@@ -1,0 +1,58 @@
+/**
+ * Models with recurrent layers: steps against scoring, to the bit, on a CPU. Texts go on in pieces of any length, from
+ * rows of states that others have left, beside drafts and branches that are dropped. Needs the data folder beside the
+ * repository.
+ */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it, vi } from 'vitest';
+import { beginLoading } from '../../commands/loadModel.js';
+import { deviceModelOf } from '../../driver/devices/deviceModel.js';
+import { Phases } from '../../driver/phases.js';
+import { SCORE } from '../../ir/function.js';
+import { environment, isBuilt, ROOT } from '../e2e/support.js';
+import { RECURRENT_CHECKPOINTS } from '../support/familyCheckpoints.js';
+import { SILENT } from '../support/silent.js';
+import { pathsOfWalk, scoreInputs, walkStates } from '../support/stateWalk.js';
+
+const FAMILIES = join(ROOT, '..', 'shared', 'checkpoints', 'families');
+const CACHE_TOKENS = 16 * 256;
+
+describe.skipIf(!existsSync(FAMILIES) || !isBuilt)('steps over states on a CPU', () => {
+  beforeAll(() => {
+    for (const [name, value] of Object.entries(environment())) vi.stubEnv(name, value);
+  });
+
+  it.each(RECURRENT_CHECKPOINTS)('give the bits of scoring: %s', async (family) => {
+    const request = {
+      model: join(FAMILIES, family),
+      init: { kind: 'checkpoint' as const },
+      precision: 'f32' as const,
+      threads: 2,
+      cacheTokens: CACHE_TOKENS,
+      feeds: true,
+    };
+    const model = await beginLoading(request, SILENT, new Phases()).finish();
+    const device = deviceModelOf(model, CACHE_TOKENS, { feeds: true });
+    expect(device.limits.states).toBeGreaterThan(1);
+    for (const [seed, most] of [
+      [3, 40],
+      [4, 9],
+    ] as const) {
+      const walk = walkStates({ seed, vocab: 1500, texts: 5, length: 70, most });
+      const wanted = new Map<string, number>();
+      const paths = pathsOfWalk(walk);
+      for (let at = 0; at < paths.length; at += 8) {
+        const { inputs, keys } = scoreInputs(paths.slice(at, at + 8));
+        const { outputs } = await model.executor.call(SCORE, inputs);
+        (outputs['logProb'] as Float32Array).forEach((x, i) => wanted.set(keys[i]!, x));
+      }
+      // One behind another, as engines send them.
+      const answers = await Promise.all(walk.map(({ message }) => device.step(message)));
+      answers.forEach(({ logProb }, i) =>
+        expect([...logProb], `step ${i}`).toEqual(walk[i]!.asked.map((path) => wanted.get(path.join()))),
+      );
+    }
+    await model.close();
+  });
+});
