@@ -117,6 +117,7 @@ export const kernel = z.discriminatedUnion('anchor', [
   z.strictObject({
     ...head,
     anchor: z.literal('gemm'),
+    heads: extent.exactOptional(),
     k: extent,
     a: identifier,
     rounding,

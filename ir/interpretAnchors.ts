@@ -28,8 +28,9 @@ import { mapInputs, rowSampling } from './sampleInputs.js';
 /** The left operand of a contraction [rows, k], rounded to codes where the kernel says so. */
 export function leftOperand(memory: KernelMemory, kernel: GemmKernel | LogProbKernel, rows: number): BufferView {
   const a = memory.read(kernel.a);
-  if (a.rows !== rows || a.columns !== kernel.k) {
-    throw new Error(`'${kernel.a}' is [${a.rows}, ${a.columns}], the contraction needs [${rows}, ${kernel.k}].`);
+  const columns = kernel.k * (kernel.anchor === 'gemm' ? (kernel.heads ?? 1) : 1);
+  if (a.rows !== rows || a.columns !== columns) {
+    throw new Error(`'${kernel.a}' is [${a.rows}, ${a.columns}], the contraction needs [${rows}, ${columns}].`);
   }
   if (kernel.rounding === undefined) return a;
   const rounded = new Float64Array(a.data.length);

@@ -99,6 +99,10 @@ export interface Segment {
  * acc[row, j] = Σ_k a[row, k]·W[j, k], then each segment's epilogue. fp32 accumulation in order of k. With experts, W
  * has a matrix for each of them, and a row is multiplied by that of its own.
  *
+ * With `heads`, a is [rows, heads·k], and the columns of the only segment are those of as many heads, one behind
+ * another: acc[row, j] = Σ_i a[row, h·k + i]·W[j, i] for the columns j of head h. Each head has a matrix of its own,
+ * which lies as that of an expert does.
+ *
  * With `adapter`, a row whose slot is s ≥ 0 goes on in the same accumulators, where the segment has an adapter:
  * acc[row, j] += Σ_i shrunk[row, part·rank + i]·B[s][j, i], in order of i. Other rows have the bits that they have
  * without.
@@ -109,6 +113,8 @@ export interface Segment {
 export interface GemmKernel extends KernelBase {
   readonly anchor: 'gemm';
   readonly experts?: ExpertRows;
+  /** Default: all columns are of all of `a`. */
+  readonly heads?: number;
   readonly k: number;
   /** Left operand buffer [rows, k]; bf16 for the AMX micro-kernel and f32 for the others. */
   readonly a: string;
@@ -418,7 +424,7 @@ export interface WeightSource {
 
 /**
  * A weight as kernels read it. `sources` are stacked by rows in order; pairing `interleave` has exactly two. With
- * `experts`, there are that many lists of sources of equal shape, one per expert, and a matrix for each. Column c
+ * `experts`, there are that many lists of sources of equal shape, one per expert or head, and a matrix for each. Column c
  * of every row is multiplied by columnScale[c] (a folded norm weight), to which columnOffset is added first, before it
  * is rounded to the format.
  * - `panels`: [⌈n/p⌉][k][p], panels of p adjacent output columns: 16 of f32, 32 of a 16-bit format (panelColumns).

@@ -124,8 +124,13 @@ function gemm(memory: KernelMemory, kernel: GemmKernel): void {
     const expertOf = kernel.experts === undefined ? () => 0 : rowExperts(memory, kernel.experts, rows);
     const acc = new Float64Array(rows * n);
     for (let row = 0; row < rows; row++) {
-      const first = expertOf(row) * n * kernel.k;
-      dots(a.data, row * a.columns, weight.data, first, kernel.k, acc.subarray(row * n, (row + 1) * n));
+      const { k, heads = 1 } = kernel;
+      const first = expertOf(row) * n * k;
+      const each = n / heads;
+      for (let head = 0; head < heads; head++) {
+        const own = acc.subarray(row * n + head * each, row * n + (head + 1) * each);
+        dots(a.data, row * a.columns + head * k, weight.data, first + head * each * k, k, own);
+      }
     }
     addAdapters(memory, kernel, segment, acc);
     program(memory, segment.outputs, rows, segment.columns, {

@@ -60,7 +60,7 @@ export function printKernel(kernel: Kernel): string {
   switch (kernel.anchor) {
     case 'gemm':
       return [
-        `${head}, ${kernel.a}[${kernel.rows}, ${kernel.k}]` +
+        `${head}, ${kernel.a}[${kernel.rows}, ${kernel.heads === undefined ? '' : `${kernel.heads} heads of `}${kernel.k}]` +
           `${printRounding(kernel.rounding)}${printExperts(kernel.experts)}`,
         ...(kernel.adapter === undefined ? [] : [`  and ${printShrunk(kernel.adapter)}`]),
         ...kernel.segments.flatMap(({ weight, columns, pairing, outputs, adapter }) => [

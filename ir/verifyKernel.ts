@@ -254,7 +254,9 @@ export class KernelVerifier implements KernelCheck {
   private gemm(kernel: GemmKernel): void {
     if (!isExtent(kernel.k)) this.fail(`k ${kernel.k} is not an extent.`);
     const a = this.read(kernel.a);
-    this.is(a, ['f32', 'bf16', 'f16', 'e4m3', 'i8'], kernel.rows, kernel.k, 'the left operand');
+    const { heads = 1 } = kernel;
+    this.is(a, ['f32', 'bf16', 'f16', 'e4m3', 'i8'], kernel.rows, heads * kernel.k, 'the left operand');
+    if (kernel.heads !== undefined) this.heads(kernel, kernel.heads);
     if (kernel.segments.length === 0) this.fail('it has no segments.');
     const { experts } = kernel;
     if (experts !== undefined)
@@ -282,6 +284,18 @@ export class KernelVerifier implements KernelCheck {
     if (more.length > 0 || kernel.experts !== undefined)
       this.fail('only kernels of one segment, without experts, finish rows.');
     this.finish(kernel.rows, columns, kernel.finish);
+  }
+
+  private heads(kernel: GemmKernel, heads: number): void {
+    const [{ columns, pairing }, ...more] = kernel.segments as readonly [Segment, ...Segment[]];
+    if (!isExtent(heads) || more.length > 0 || columns % heads !== 0)
+      this.fail(`its segments are not one, of ${heads} heads.`);
+    const { experts, adapter, rounding } = kernel;
+    if (pairing.kind !== 'none' || experts !== undefined || adapter !== undefined || rounding !== undefined)
+      this.fail('heads that are multiplied each for itself have no pairing, experts, adapter or rounding.');
+    if (kernel.segments.some(({ outputs }) => outputs.some(({ kind }) => kind === 'rowSum')))
+      this.fail('heads that are multiplied each for itself have no sums of rows.');
+    if (kernel.finish !== undefined) this.fail('heads that are multiplied each for itself finish no rows.');
   }
 
   private finishLoop({ rows, columns, headDim, beside }: LoopKernel, outputs: readonly Output[]): void {
@@ -317,8 +331,8 @@ export class KernelVerifier implements KernelCheck {
     const wrong = pairingProblem(segment.pairing, segment.columns);
     if (wrong !== undefined) this.fail(`segment '${segment.weight}': ${wrong}`);
     const matrices = segment.pairing.kind === 'interleave' ? 2 : 1;
-    const each = segment.columns * matrices;
-    const read = { k: kernel.k, each, pairing: segment.pairing, a, experts: kernel.experts?.count };
+    const each = (segment.columns * matrices) / (kernel.heads ?? 1);
+    const read = { k: kernel.k, each, pairing: segment.pairing, a, experts: kernel.heads ?? kernel.experts?.count };
     verifyContraction(segment.weight, read, this);
     verifySegmentAdapter(kernel, segment, this);
   }

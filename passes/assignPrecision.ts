@@ -22,17 +22,23 @@ import type { FloatType } from '../ir/types.js';
  * order. If they are gathered rows that already have the wanted type (of the embedding of an f32 checkpoint, or scored
  * rows of a normed stream that keys and values need in full), the cast writes them to memory one after another. Rows
  * on their way to and from experts are moved in `dtype`: they are read and written as often as a row has experts. So
- * are those that a convolution reads, and what scans read as attention does.
+ * are those that a convolution reads, and what scans read as attention does. `byHead`: that of products of heads.
  */
-export function assignPrecision(graph: Graph, dtype: FloatType, attention: FloatType = 'f32'): Graph {
+export function assignPrecision(
+  graph: Graph,
+  dtype: FloatType,
+  attention: FloatType = 'f32',
+  byHead: FloatType = dtype,
+): Graph {
   const defs = definitions(graph);
   const loaded = loadTimeValues(graph);
   const readers = uses(graph);
   // Codes of groups are finer than those of whole rows, and what others read is in memory already.
-  const isRoundedAsIs = ({ attributes: { rounding } }: NodeOf<ProductOp>, x: Value): boolean =>
-    rounding !== undefined &&
+  const isRoundedAsIs = (node: NodeOf<ProductOp>, x: Value): boolean =>
+    node.op !== 'head_linear' &&
+    node.attributes.rounding !== undefined &&
     x.type.dtype === 'f32' &&
-    (rounding !== x.type.shape[1] || (readers.get(x) ?? []).some(({ op }) => op !== 'linear'));
+    (node.attributes.rounding !== x.type.shape[1] || (readers.get(x) ?? []).some(({ op }) => op !== 'linear'));
   /** Rows of an expert, and those before others on their paths, which are read several times. */
   const isMoved = ({ operands: { x, index } }: NodeOf<'gather_rows'>): boolean =>
     defs.get(x)?.op === 'expert_linear' || defs.get(index)?.op === 'token_before';
@@ -75,7 +81,7 @@ export function assignPrecision(graph: Graph, dtype: FloatType, attention: Float
     if (!isOp(node, ...PRODUCT_OPS) || !loaded.has(node.operands.w)) return undefined;
     const { x } = node.operands;
     if (isCodeFormat(x.type.dtype)) return undefined;
-    const to = isRoundedAsIs(node, x) ? 'f32' : dtype;
+    const to = isRoundedAsIs(node, x) ? 'f32' : node.op === 'head_linear' ? byHead : dtype;
     const gather = defs.get(x);
     if (x.type.dtype === to && gather?.op !== 'gather_rows') return undefined;
     if (node.op === 'expert_linear' && gather?.op === 'gather_rows' && !casts[to].has(x)) {

@@ -4,7 +4,7 @@
  * Both factors are weights with slots, which are written while the model runs.
  *
  * Graphs know nothing of adapters: what a matrix is in the checkpoint is known from what its weight is packed from.
- * Matrices of experts, heads of a vocabulary and tables of embeddings get none.
+ * Matrices of experts, of heads of attention, heads of a vocabulary and tables of embeddings get none.
  */
 import { CompileError } from '../errors.js';
 import type { InputDecl } from '../ir/function.js';
@@ -59,7 +59,7 @@ class Attaching {
 
   /** The kernel, behind the one that shrinks its rows where it has matrices of the checkpoint. */
   attach(kernel: Kernel): readonly Kernel[] {
-    if (kernel.anchor !== 'gemm' || kernel.experts !== undefined) return [kernel];
+    if (kernel.anchor !== 'gemm' || kernel.experts !== undefined || kernel.heads !== undefined) return [kernel];
     const input = ADAPTER_INPUTS[kernel.rows];
     const weights = kernel.segments.map(({ weight }) => this.declared.get(weight)!);
     if (input === undefined || weights.some(({ layout }) => layout === 'rows')) return [kernel];

@@ -71,6 +71,7 @@ class Fuser extends GroupRules {
     switch (node.op) {
       case 'linear':
       case 'expert_linear':
+      case 'head_linear':
         return this.placeContraction(node);
       case 'attention':
         return this.placeAttention(node);
@@ -146,10 +147,10 @@ class Fuser extends GroupRules {
   private placeContraction(node: AnchorOf<'gemm'>): void {
     const left = this.materialized(node.operands.x);
     const { type } = node.operands.x;
-    const [rows, k] = type.shape;
+    const [rows] = type.shape;
     if (
-      type.shape.length !== 2 ||
-      k !== columnsOf(left) ||
+      type.shape.length !== (node.op === 'head_linear' ? 3 : 2) ||
+      columnsOf(node.operands.x) !== columnsOf(left) ||
       rows !== left.type.shape[0] ||
       !(isFloat(type.dtype) || isCodeFormat(type.dtype))
     ) {
@@ -164,6 +165,8 @@ class Fuser extends GroupRules {
     const isFeature = ({ path }: Node): boolean => /^features(\.|$)/.test(path);
     const isAlike = (anchor: AnchorOf<'gemm'>): boolean =>
       expertsOf(anchor) === experts &&
+      anchor.op !== 'head_linear' &&
+      node.op !== 'head_linear' &&
       anchor.attributes.rounding === node.attributes.rounding &&
       isFeature(anchor) === isFeature(node);
     const extent = this.rows(node.result);

@@ -85,6 +85,7 @@ const isAlike = (kernel: LoopKernel, { rows, columns }: LoopKernel): boolean =>
 const isProduct = (kernel: Kernel, { rows, columns, outputs }: LoopKernel): kernel is GemmKernel =>
   outputs.every((output) => output.kind === 'store' || output.by === undefined) &&
   kernel.anchor === 'gemm' &&
+  kernel.heads === undefined &&
   kernel.experts === undefined &&
   kernel.finish === undefined &&
   kernel.rows === rows &&

@@ -8,7 +8,7 @@ import type { GemmKernel, LoopKernel, Output, Pairing, Segment } from '../ir/ker
 import { OPS, type ProductOp } from '../ir/ops/index.js';
 import { operands as operandsOf, type Scalar } from '../ir/scalar.js';
 import type { WeightFormat } from '../ir/storage.js';
-import type { Dim } from '../ir/types.js';
+import { type Dim, extentsOf } from '../ir/types.js';
 import { at } from '../system/at.js';
 import { defined } from '../system/defined.js';
 import {
@@ -27,7 +27,7 @@ export function lowerGemm(lowering: Lowering, group: GroupOf<'gemm'>, head: Lowe
   const left = first.operands.x;
   const format = weights.formatOf(group.anchors.flatMap((anchor) => lowering.weightsOf(anchor)));
   const experts = expertsOf(lowering, first);
-  const { rounding } = first.attributes;
+  const { rounding } = roundingOf(first);
   const segments = splitSegments(lowering, group).map((anchors, i) => {
     // Where rows are rounded, each matrix keeps its blocks.
     const own = rounding === undefined ? format : weights.formatOf(anchors.flatMap((each) => lowering.weightsOf(each)));
@@ -42,13 +42,23 @@ export function lowerGemm(lowering: Lowering, group: GroupOf<'gemm'>, head: Lowe
     a,
     ...roundingOf(first),
     ...experts,
+    ...headsOf(first),
     segments,
   };
 }
 
 /** How the rows of a contraction are rounded. */
-export const roundingOf = ({ attributes: { rounding } }: NodeOf<ProductOp>): Pick<GemmKernel, 'rounding'> =>
-  defined({ rounding: rounding === undefined ? undefined : { columns: rounding } });
+export function roundingOf(node: NodeOf<ProductOp>): Pick<GemmKernel, 'rounding'> {
+  const rounding = node.op === 'head_linear' ? undefined : node.attributes.rounding;
+  return defined({ rounding: rounding === undefined ? undefined : { columns: rounding } });
+}
+
+/** The heads whose columns have depths of their own. */
+function headsOf(node: AnchorOf<'gemm'>): Pick<GemmKernel, 'heads'> {
+  if (node.op !== 'head_linear') return {};
+  const [, heads] = extentsOf(node.operands.x.type.shape, 3);
+  return { heads: Number(heads) };
+}
 
 /** The experts whose matrices the products read. */
 function expertsOf(lowering: Lowering, node: AnchorOf<'gemm'>): Pick<GemmKernel, 'experts'> {
@@ -121,9 +131,11 @@ function lowerSegment(
     matches,
     format,
     pairing,
-    first.op === 'expert_linear' ? experts : undefined,
+    first.op === 'linear' ? undefined : experts,
+    first.op === 'head_linear',
   );
-  return { weight, columns: lastExtent(first.result), pairing, outputs };
+  const { heads = 1 } = headsOf(first);
+  return { weight, columns: heads * lastExtent(first.result), pairing, outputs };
 }
 
 /** How columns are laid out, so that those that an expression combines are in one tile. */

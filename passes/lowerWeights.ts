@@ -175,7 +175,10 @@ export class PackedWeights {
     return { kind: 'interleave', width: pairingWidth(Infinity, this.storage.pairingWidth) };
   }
 
-  /** The right operand of a contraction over `k` columns. Paired matrices have the same norm weight folded in. */
+  /**
+   * The right operand of a contraction over `k` columns. Paired matrices have the same norm weight folded in. `byHead`:
+   * each head has a matrix of its own, which tiles of AMX do not take.
+   */
   declareMatrix(
     name: string,
     k: number,
@@ -183,6 +186,7 @@ export class PackedWeights {
     format: WeightFormat,
     pairing: Pairing,
     experts?: number,
+    byHead = false,
   ): void {
     const { columnScale, columnOffset, from, group } = matches[0]!;
     const isGrouped = format === 'u4' && group !== undefined;
@@ -194,7 +198,9 @@ export class PackedWeights {
           ? 'microscaled'
           : isQuads(format) && !isFormatIn(this.storage.layout, format)
             ? 'quads'
-            : this.storage.layout,
+            : byHead && this.storage.layout === 'vnni'
+              ? 'panels'
+              : this.storage.layout,
       format,
       k,
       pairing,

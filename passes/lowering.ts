@@ -84,9 +84,10 @@ export class Lowering {
     return matchWeight(this.defs, w);
   }
 
-  /** The tensors of the checkpoint behind the right operand of a contraction: one, or one for each expert. */
+  /** The tensors of the checkpoint behind the right operand of a contraction: one, or one for each expert or head. */
   weightsOf(contraction: NodeOf<ProductOp>): readonly WeightMatch[] {
-    const stacked = contraction.op === 'expert_linear' ? this.defs.get(contraction.operands.w) : undefined;
+    const isStacked = contraction.op === 'expert_linear' || contraction.op === 'head_linear';
+    const stacked = isStacked ? this.defs.get(contraction.operands.w) : undefined;
     return stacked?.op === 'concat'
       ? stacked.operands.matrices.map((v) => matchWeight(this.defs, v))
       : [this.weightOf(contraction)];

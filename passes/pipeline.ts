@@ -27,6 +27,7 @@ import { quantizeContractions } from './quantizeContractions.js';
 import { quantizeKvCache } from './quantizeKvCache.js';
 import { recognizeAttention } from './recognizeAttention.js';
 import { recognizeExperts } from './recognizeExperts.js';
+import { recognizeHeadProducts } from './recognizeHeadProducts.js';
 import { roundAccumulators } from './roundAccumulators.js';
 import { splitResidualStream } from './splitResidualStream.js';
 import { splitVariance } from './splitVariance.js';
@@ -63,6 +64,12 @@ export const GRAPH_PASSES: readonly Pass<Graph>[] = [
     does: 'Computes what depends on literals alone, and removes movements that cancel.',
     run: foldConstants,
     reason: 'literals and undone movement would hide patterns',
+  },
+  {
+    name: 'recognizeHeadProducts',
+    does: 'Replaces products of heads with matrices of their own by one node each.',
+    run: recognizeHeadProducts,
+    reason: 'what is left of products of heads are those of attention',
   },
   {
     name: 'recognizeAttention',
@@ -151,7 +158,9 @@ export const GRAPH_PASSES: readonly Pass<Graph>[] = [
   {
     name: 'assignPrecision',
     does: 'Writes down where a target of 16 bits rounds.',
-    run: (graph, { activations, attention }) => assignPrecision(graph, activations, attention),
+    // Tiles of AMX take no heads one by one: vectors multiply these.
+    run: (graph, { activations, attention, weights }) =>
+      assignPrecision(graph, activations, attention, weights.layout === 'vnni' ? 'f32' : activations),
     reason: 'last rewrite of operands; its casts are fused next',
   },
   {

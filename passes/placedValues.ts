@@ -22,7 +22,7 @@ import { type Dim, type ExtentName, isSymbol } from '../ir/types.js';
 
 /**
  * A group becomes one kernel: an anchor, and the elementwise ops before and after it.
- * - `gemm`: one or more `linear` nodes that read the same left operand (q, k and v; gate and up).
+ * - `gemm`: one or more `linear` nodes that read the same left operand (q, k and v; gate and up), or a `head_linear`.
  * - `attention`, `logprob`: a recognized op. `logprob` holds every score (SCORE_OPS) of the same operands.
  * - `sample`: every op that chooses from the same logits (SAMPLE_OPS).
  * - `route`, `sortByExpert`: every op that chooses experts from the same logits (ROUTE_OPS), or puts pairs of rows and
@@ -48,7 +48,7 @@ export type Group = { readonly [K in GroupKind]: GroupOf<K> }[GroupKind];
 
 /** The ops of each kind's anchors. */
 interface AnchorOps {
-  readonly gemm: 'linear' | 'expert_linear';
+  readonly gemm: 'linear' | 'expert_linear' | 'head_linear';
   readonly attention: 'attention';
   readonly logprob: ScoreOp;
   readonly sample: SampleOp;

@@ -89,7 +89,7 @@ function commutes(node: Node, all: ExtentName): boolean {
     case 'reduction':
       return rank > 1;
     case 'contraction':
-      return node.op === 'linear' && !isByRow(node.operands.w);
+      return (node.op === 'linear' || node.op === 'head_linear') && !isByRow(node.operands.w);
     // A lower-rank operand would broadcast along another axis than rows.
     case 'elementwise':
       return node.inputs.every((v) => !isByRow(v) || v.type.shape.length === rank);

@@ -6,7 +6,7 @@ import { isQuads, QUADS, unitDepth } from '../../ir/quads.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import { defined } from '../../system/defined.js';
 import { drawOperands, storedLogits } from '../operands.js';
-import { besideProducts, type BesideProducts, epilogueProgram } from './epilogues.js';
+import { besideProducts, type BesideProducts, epilogueProgram, headEpilogue } from './epilogues.js';
 import { amxLines, amxTile, fmaTile, type Helper, type StreamAhead } from './micro.js';
 import {
   capOf,
@@ -42,8 +42,10 @@ const epilogueFunction = (name: string, text: string): string =>
 
 /** Prints a gemm kernel as C. The schedule must be legal for it (isLegal). */
 export function emitGemm(kernel: GemmKernel, operands: COperands, schedule: CpuGemmSchedule, symbol: string): Emitted {
+  const { heads } = kernel;
   const blocks = kernel.segments.map((segment) => {
-    const physical = physicalColumns(segment.columns, segment.pairing);
+    // Of heads with matrices of their own: the columns of one.
+    const physical = physicalColumns(segment.columns / (heads ?? 1), segment.pairing);
     return { physical, nb: evenBlocks(physical, schedule.nb, columnStep(segment)) };
   });
   const ldc = tileStride(Math.max(...blocks.map(({ nb }) => nb)));
@@ -52,7 +54,10 @@ export function emitGemm(kernel: GemmKernel, operands: COperands, schedule: CpuG
   let lines = 0;
   const segments = kernel.segments.map((segment: Segment, i) => {
     if (beside !== undefined) return { weight: segment.weight, ...blocks[i]!, matrices: matricesOf(segment.pairing) };
-    const epilogue = epilogueProgram(segment, operands, ldc, schedule.isa === 'amx');
+    const epilogue =
+      heads === undefined
+        ? epilogueProgram(segment, operands, ldc, schedule.isa === 'amx')
+        : headEpilogue(segment, segment.columns / heads, operands, ldc);
     const name = `${symbol}_epilogue${i}`;
     lines = Math.max(lines, epilogue.lines);
     functions += epilogueFunction(name, epilogue.text);
@@ -75,6 +80,7 @@ export function emitGemm(kernel: GemmKernel, operands: COperands, schedule: CpuG
       lines,
       beside,
       ...defined({ experts: kernel.experts, adapter: adapterFields(kernel, operands) }),
+      ...(heads === undefined ? {} : { heads: { count: heads, columns: kernel.segments[0]!.columns / heads } }),
     },
     operands,
   );
@@ -83,14 +89,14 @@ export function emitGemm(kernel: GemmKernel, operands: COperands, schedule: CpuG
 
 /** The epilogue of a kernel of one segment beside its products. */
 function besideOf(
-  { segments, k }: GemmKernel,
+  { segments, k, heads }: GemmKernel,
   operands: COperands,
   schedule: CpuGemmSchedule,
   symbol: string,
   ldc: number,
 ): BesideProducts | undefined {
   const [segment] = segments;
-  if (segments.length !== 1 || segment === undefined) return undefined;
+  if (segments.length !== 1 || segment === undefined || heads !== undefined) return undefined;
   const { format } = operands.weight(segment.weight).weight;
   const place = { symbol, schedule, ldc };
   if (isQuads(format)) {

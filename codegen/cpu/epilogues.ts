@@ -6,7 +6,7 @@ import { operands as childrenOf, printScalar, type Scalar } from '../../ir/scala
 import { unmarked } from '../marks.js';
 import type { RowStatement } from '../scalarPrograms.js';
 import { matricesOf, type COperands, CRowScope, type VectorValue } from './operands.js';
-import { columnBlocks, indent, type MakeSite, printOutputs, rowsLoop } from './programLoops.js';
+import { columnBlocks, indent, looseColumns, type MakeSite, printOutputs, rowsLoop } from './programLoops.js';
 import { VectorBody, type VectorSite } from './scalarPrinter.js';
 import { render } from './templates.js';
 
@@ -55,6 +55,24 @@ export function epilogueProgram(segment: Segment, operands: COperands, ldc: numb
     return { text: rowsLoop(row, indent(groups.text, 2) + blocks), lines: groups.lines };
   }
   return throughLines(segment, row, acc, ldc);
+}
+
+/** The epilogue of heads with matrices of their own, of `each` columns: an item has columns of one head. */
+export function headEpilogue(segment: Segment, each: number, operands: COperands, ldc: number): Epilogue {
+  const row = new CRowScope(operands);
+  const acc = row.define('tile', 'float *', `tile + i * ${ldc}`);
+  const site: MakeSite = (column, lanes) => ({
+    id: 'x',
+    column,
+    lanes,
+    acc: () => `tw_load(${acc} + ${column} - c0)`,
+  });
+  const { outputs, columns } = segment;
+  const blocks =
+    each % 32 === 0
+      ? columnBlocks(outputs, row, columns, 'c0', 'c0 + cn', site)
+      : looseColumns(outputs, row, columns, ['c0', 'c0 + cn'], site);
+  return { text: rowsLoop(row, blocks), lines: 0 };
 }
 
 /** Rotary pairs in whole vectors: both halves of a head at once, so that each has the values of the other. */

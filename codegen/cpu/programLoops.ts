@@ -8,8 +8,8 @@ import {
   ROW_SUM_BLOCK,
 } from '../../ir/kernel.js';
 import type { Scalar } from '../../ir/scalar.js';
-import { type Dim, DTYPE_BYTES } from '../../ir/types.js';
-import { type Operand, type COperands, CRowScope, type VectorValue } from './operands.js';
+import { type Dim, DTYPE_BYTES, roundUp } from '../../ir/types.js';
+import { C_TYPES, type Operand, type COperands, CRowScope, type VectorValue } from './operands.js';
 import { VectorBody, type VectorSite } from './scalarPrinter.js';
 
 type RowSum = Extract<Output, { kind: 'rowSum' }>;
@@ -58,9 +58,12 @@ export function printOutputs(outputs: readonly Output[], site: VectorSite, body:
     const store =
       output.kind === 'rowSum'
         ? reduced(output, operand, pointer, site, values[i]!)
-        : operand.columns === 1
-          ? `${guard}tw_s_store_${operand.dtype}(${pointer}, ${values[i]!}[0]);`
-          : `${guard}tw_store_${operand.dtype}(${pointer} + ${site.column}, ${values[i]!});`;
+        : site.count !== undefined
+          ? `${guard}{ ${C_TYPES[operand.dtype]} t_[16]; tw_store_${operand.dtype}(t_, ${values[i]!}); ` +
+            `memcpy(${pointer} + ${site.column}, t_, (size_t)(${site.count}) * sizeof *t_); }`
+          : operand.columns === 1
+            ? `${guard}tw_s_store_${operand.dtype}(${pointer}, ${values[i]!}[0]);`
+            : `${guard}tw_store_${operand.dtype}(${pointer} + ${site.column}, ${values[i]!});`;
     body.lines.push(store + (body.row.operands.markOf?.(output.value) ?? ''));
   });
 }
@@ -111,6 +114,32 @@ export function columnBlocks(
     `    if (whole < ${total} && ${to} >= ${total}) {\n` +
     `      const int64_t block = whole;\n${indent(tail, 3)}    }\n`;
   return text;
+}
+
+/**
+ * Loops over columns [from, to) of one row, of which neighbours on either side belong to other work items: `columns` is
+ * the domain's extent. Behind its end, whole vectors are zeros up to a multiple of 32.
+ */
+export function looseColumns(
+  outputs: readonly Output[],
+  row: CRowScope,
+  columns: number,
+  [from, to]: readonly [string, string],
+  site: MakeSite,
+): string {
+  const body = new VectorBody(row);
+  printOutputs(outputs, { ...site('column', 16), count: `${to} - column < 16 ? ${to} - column : 16` }, body);
+  const text = `    for (int64_t column = ${from}; column < ${to}; column += 16) {\n${indent(body.lines, 3)}    }\n`;
+  if (columns % 32 === 0) return text;
+  const end = new VectorBody(row);
+  for (const output of outputs) {
+    const { operand, pointer } = targetOf(output, row);
+    if (output.kind === 'store' && output.via === undefined)
+      end.lines.push(
+        `memset(${pointer} + ${columns}, 0, ${(roundUp(columns, 32) - columns) * DTYPE_BYTES[operand.dtype]});`,
+      );
+  }
+  return `${text}    if (${to} == ${columns}) {\n${indent(end.lines, 3)}    }\n`;
 }
 
 /** A loop over the rows of an item: what runs once for each row, and `text`. */

@@ -26,6 +26,8 @@ export interface VectorSite {
   readonly at?: (lane: string) => string;
   /** How many of the 16 columns exist: a number, or a C expression (which may be below 0 or above 16). */
   readonly lanes: number | string;
+  /** How many of the 16 are stored: a C expression. Default: all, those past the domain as padding. */
+  readonly count?: string;
   /** C expression of the accumulators at this site. */
   readonly acc?: (index: 0 | 1) => string;
   /** C expressions (vectors) of values that a group of columns shares, by printScalar of their program. */

@@ -93,6 +93,7 @@ function contractionProblem(kernel: ContractionKernel, module: KernelModule, s: 
   }
   if (weights.some(({ layout }) => layout === 'quads')) return quadProblem(kernel, a, weights, s);
   const isAmx = s.isa === 'amx';
+  if (isAmx && kernel.anchor === 'gemm' && kernel.heads !== undefined) return 'amx takes no heads one by one';
   for (const weight of weights) {
     if (isAmx !== (weight.layout === 'vnni'))
       return `${s.isa} cannot read weight ${weight.name} in layout ${weight.layout}`;
@@ -239,9 +240,11 @@ function defaultQuads(kernel: ContractionKernel, isa: CpuIsa, facts: CpuFacts, r
 
 /** Columns of the widest segment, in memory. */
 const columnsOf = (kernel: ContractionKernel): number =>
-  kernel.anchor === 'gemm'
-    ? Math.max(...kernel.segments.map((s) => physicalColumns(s.columns, s.pairing)))
-    : physicalColumns(kernel.vocab, { kind: 'none' });
+  kernel.anchor === 'gemm' && kernel.heads !== undefined
+    ? kernel.heads * physicalColumns(kernel.segments[0]!.columns / kernel.heads, { kind: 'none' })
+    : kernel.anchor === 'gemm'
+      ? Math.max(...kernel.segments.map((s) => physicalColumns(s.columns, s.pairing)))
+      : physicalColumns(kernel.vocab, { kind: 'none' });
 
 function defaultContraction(kernel: ContractionKernel, isa: CpuIsa, facts: CpuFacts, rows: number): CpuGemmSchedule {
   const { nr } = REGISTER_TILES[isa];

@@ -25,6 +25,8 @@ export interface GemmPlan {
   }[];
   readonly lines: number;
   readonly experts?: ExpertRows;
+  /** Heads with matrices of their own, and columns of each. The columns of the segment are those of one. */
+  readonly heads?: { readonly count: number; readonly columns: number };
   readonly adapter?: AdapterFields;
   /** The epilogue, where it is run beside products instead of behind an item's. */
   readonly beside?: BesideProducts | undefined;
@@ -58,7 +60,7 @@ export const segmentsTable = ({ segments }: GemmPlan, operands: COperands): stri
 
 /** The ItemsConfig of gemm/items.h. `keepsRows`: whether items of the same rows follow one another. */
 export function itemsConfig(plan: GemmPlan, operands: COperands, keepsRows: boolean): ConfigFields {
-  const { schedule, segments, experts } = plan;
+  const { schedule, segments, experts, heads } = plan;
   return {
     rows: operands.extentIndex(plan.rows),
     blockRows: schedule.mb,
@@ -67,6 +69,8 @@ export function itemsConfig(plan: GemmPlan, operands: COperands, keepsRows: bool
     segmentCount: segments.length,
     experts: experts?.count,
     starts: experts && operands.get(experts.starts).index,
+    heads: heads?.count,
+    headColumns: heads?.columns,
     takesRuns: schedule.isa !== 'amx' && schedule.mb <= STREAM_ROWS && experts === undefined,
     keepsRows,
     minItems: keepsRows ? minItems(schedule.isa) : 0,

@@ -4,7 +4,7 @@ import { groupWidth } from '../../ir/groupSums.js';
 import { type GemmKernel, LOGPROB_BLOCK, type LogProbKernel, type Segment } from '../../ir/kernel.js';
 import { expertRows } from './experts.js';
 import { adaptedInstance, adapterField } from './text/adapters.js';
-import { finishesRows, programsOf, rowPrologue, segmentsOf } from './text/contraction.js';
+import { finishesRows, headsOf, programsOf, rowPrologue, segmentsOf } from './text/contraction.js';
 import { segmentsProblem, tileStep } from './text/fragment.js';
 import { finishOfTile } from './text/lanePrograms.js';
 import { headBuffers, headConfigText, partsBytes, scaleFunctor } from './text/logprob.js';
@@ -131,11 +131,16 @@ export function emitGemmMma(
 ): EmittedCuda {
   const { tm, tn } = schedule;
   const prologue = rowPrologue(programsOf(kernel.segments), operands);
-  const config = mmaConfig(kernel, kernel.segments, operands, schedule, prologue.scalars.length);
+  const heads = headsOf(kernel);
+  const config = {
+    ...mmaConfig(kernel, kernel.segments, operands, schedule, prologue.scalars.length),
+    ...heads.fields,
+  };
   const { warpN, threads } = config;
   const prologueOf = prologueFunctor(prologue, operands);
-  const physical = kernel.segments.map(({ columns, pairing }) => physicalColumns(columns, pairing));
-  const segments = kernel.segments.map((segment, i) =>
+  const { segments: each } = heads.each;
+  const physical = each.map(({ columns, pairing }) => physicalColumns(columns, pairing));
+  const segments = each.map((segment, i) =>
     fragmentFunctor(
       segment,
       operands,
@@ -149,7 +154,7 @@ export function emitGemmMma(
       kernel.segments.length === 1,
     ),
   );
-  const across = physical.reduce((sum, columns) => sum + Math.ceil(columns / tn), 0);
+  const across = heads.count * physical.reduce((sum, columns) => sum + Math.ceil(columns / tn), 0);
   const finish = finishOfTile(kernel, operands, { tm, across, warps: threads / 32, isSmall: false }, `m0 / ${tm}`);
   const experts = expertRows(kernel, operands, tm);
   const call = callText('mma_gemm<config>', [

@@ -20,6 +20,7 @@ import { adaptedInstance, adapterField } from './text/adapters.js';
 import {
   finishesRows,
   groupValues,
+  headsOf,
   programsOf,
   rowPrologue,
   type RowPrologue,
@@ -153,9 +154,10 @@ export function emitGemmSimt(
 ): EmittedCuda {
   const { tm, tn } = schedule;
   const prologue = rowPrologue(programsOf(kernel.segments), operands);
-  const config = simtConfig(kernel, operands, schedule, prologue.scalars.length);
+  const heads = headsOf(kernel);
+  const config = { ...simtConfig(kernel, operands, schedule, prologue.scalars.length), ...heads.fields };
   const prologueOf = prologueFunctor(prologue, operands);
-  const segments = kernel.segments.map((segment) =>
+  const segments = heads.each.segments.map((segment) =>
     segmentFunctor(
       segment,
       operands,
@@ -164,15 +166,16 @@ export function emitGemmSimt(
         head:
           'TW_DEVICE void row(int row, int first, int column, int lane, const float *values,\n' +
           '    const float *products) const',
-        lines: epilogue(segment, operands, prologue),
+        lines: epilogue(segment, operands, prologue, kernel.heads !== undefined),
       },
       [`static constexpr int matrices = ${matricesOf(segment.pairing)};`],
     ),
   );
-  const across = kernel.segments.reduce(
+  const tiles = heads.each.segments.reduce(
     (sum, { columns, pairing }) => sum + Math.ceil(physicalColumns(columns, pairing) / tn),
     0,
   );
+  const across = heads.count * tiles;
   const experts = expertRows(kernel, operands, tm);
   const warps = SIMT_THREADS / 32;
   const finish = finishOfTile(kernel, operands, { tm, across, warps, isSmall: false }, `m0 / ${tm}`);
@@ -207,8 +210,8 @@ function lying(pairing: Pairing, c: string, index: 0 | 1): string {
 }
 
 /** A warp's epilogue for 32 logical columns of one row, one column per lane: `row` of gemm/simt.cuh. */
-function epilogue(segment: Segment, operands: CudaOperands, prologue: RowPrologue): string[] {
-  const { pairing, outputs } = segment;
+function epilogue(segment: Segment, operands: CudaOperands, prologue: RowPrologue, isOfHeads: boolean): string[] {
+  const { pairing, outputs, columns } = segment;
   const row = new CudaRowScope(operands, 'row', 'r', prologue.given('values'));
   const body = new LaneBody(
     row,
@@ -249,7 +252,10 @@ function epilogue(segment: Segment, operands: CudaOperands, prologue: RowPrologu
     ...row.lines,
     ...groups.lines,
     ...sums.map((_, i) => `float s${i} = 0.0f;`),
-    ...block(`if (column < ${segment.columns})`, [...body.lines, ...then]),
+    ...block(isOfHeads ? `if (column / ${columns} == first / ${columns})` : `if (column < ${columns})`, [
+      ...body.lines,
+      ...then,
+    ]),
     ...sums.map((_, i) => `s${i} = block_sum(s${i}, ${ROW_SUM_BLOCK});`),
     ...close,
   ];

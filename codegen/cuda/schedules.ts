@@ -22,6 +22,7 @@ import { extentIn } from '../../ir/extents.js';
 import { everyExtent } from '../../ir/function.js';
 import {
   type ContractionKernel,
+  type GemmKernel,
   type Kernel,
   type KernelModule,
   LOGPROB_BLOCK,
@@ -125,6 +126,8 @@ function contractionProblem(
   )
     return 'tm, tn and tk must be positive multiples of 16';
   if (!isCount(s.stages) || !isCount(s.raster)) return 'stages and raster must be positive';
+  if (kernel.anchor === 'gemm' && kernel.heads !== undefined && s.skeleton !== 'simt' && s.skeleton !== 'mma')
+    return `${s.skeleton} takes no heads one by one; simt and mma do`;
   if (expertsOf(kernel) !== undefined && FEW_ROWS_TILES.includes(s.skeleton))
     return `${s.skeleton} has no row tiles of experts; simt, mma and wgmma have`;
   switch (s.skeleton) {
@@ -174,12 +177,21 @@ function mma(
   if (s.cluster !== 1) return 'clusters are for wgmma';
   if (a !== w) return `tensor cores want both operands in one dtype: ${kernel.a} is ${a}, the weights are ${w}`;
   if (a === 'e4m3') return WARPGROUPS_ONLY;
-  const problem = mmaProblem(segmentsOf(kernel), s, kernel.anchor === 'logprob');
+  const problem =
+    mmaProblem(segmentsOf(kernel), s, kernel.anchor === 'logprob') ??
+    (kernel.anchor === 'gemm' ? headsProblem(kernel, s) : undefined);
   if (problem !== undefined) return problem;
   const bytes = mmaSharedBytes(s, rowValuesOf(kernel, module), kernel);
   return bytes + STATIC_SHARED <= facts.sharedBytesPerBlock
     ? true
     : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
+}
+
+/** Why tiles are no parts of heads with matrices of their own, or their copies not aligned. */
+function headsProblem({ heads, k, segments }: GemmKernel, { tn }: CudaGemmSchedule): string | undefined {
+  const columns = (segments[0]?.columns ?? 0) / (heads ?? 1);
+  if (heads === undefined || (columns % tn === 0 && k % 8 === 0)) return undefined;
+  return `heads of ${columns} columns and a depth of ${k}: mma takes multiples of ${tn}, and of 8`;
 }
 
 function fewRows(
@@ -353,12 +365,20 @@ function candidates(kernel: ContractionKernel, rows: number): CudaGemmSchedule[]
     stages: 4,
   });
   return [
+    ...(kernel.anchor === 'gemm' && kernel.heads !== undefined && rows <= SKINNY_ROWS ? headTiles(rows) : []),
     ...[128, 64, 32, 16]
       .filter((tm) => tm === 16 || tm < 2 * rows)
       .flatMap((tm) => mmaWidths(segmentsOf(kernel)).map((width) => mma(tm, width))),
     ...simts(rows, simt),
   ];
 }
+
+/** Few rows of heads with matrices of their own: narrow tiles, so that many blocks read the matrices. */
+const headTiles = (rows: number): CudaGemmSchedule[] =>
+  [64, 32].map((tn) => ({
+    ...{ kind: 'gemm', skeleton: 'mma', cluster: 1, raster: 8, mode: 'cooperative' },
+    ...{ tm: rows > 32 ? 64 : rows > 16 ? 32 : 16, tn, tk: 64, stages: 6 },
+  }));
 
 /** 128 columns and 64, or as many whole parts of warps as these hold; at least one. */
 function mmaWidths(segments: readonly Segment[]): readonly number[] {

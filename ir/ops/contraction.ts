@@ -46,6 +46,33 @@ export const CONTRACTIONS = {
       return { shape, data };
     },
   }),
+  head_linear: op({
+    summary: 'head_linear(x[T, h, K], w[h·N, K]): f32[T, h, N], each head by its own N rows of w, fp32 accumulation',
+    fuse: 'contraction',
+    operands: { x: 'one', w: 'one' },
+    infer: ({ x, w }) => {
+      if (x.shape.length !== 3 || w.shape.length !== 2)
+        throw new TypeMismatch('head_linear needs x[T, h, K] and w[h·N, K]');
+      const [[rows, heads, k], [all, depth]] = [extentsOf(x.shape, 3), extentsOf(w.shape, 2)];
+      if (k !== depth) throw new TypeMismatch(`head_linear: x has ${k} columns in a head, w has ${depth}`);
+      if (typeof heads !== 'number' || typeof all !== 'number' || all % heads !== 0)
+        throw new TypeMismatch(`head_linear: ${all} rows are not those of ${heads} heads`);
+      return { dtype: 'f32', shape: [rows, heads, all / heads] };
+    },
+    evaluate: ({ x, w }, _, shape) => {
+      const [[rows, heads, n], [, k]] = [extentsOf(shape, 3), extentsOf(w.shape, 2)];
+      const data = new Float64Array(elementCount(shape));
+      for (let row = 0; row < rows; row++) {
+        for (let j = 0; j < heads * n; j++) {
+          const at = (row * heads + Math.floor(j / n)) * k;
+          let acc = 0;
+          for (let i = 0; i < k; i++) acc += x.data[at + i]! * w.data[j * k + i]!;
+          data[row * heads * n + j] = acc;
+        }
+      }
+      return { shape, data };
+    },
+  }),
   matmul: op({
     summary: 'matmul(a[B, M, K], b[B, K, N]): f32[B, M, N], batched',
     fuse: 'contraction',

@@ -53,5 +53,5 @@ export type BinaryOpName = {
 }[OpName];
 
 /** Ops that multiply rows of x by a matrix w. */
-export const PRODUCT_OPS = ['linear', 'expert_linear', ...SCORE_OPS] as const;
+export const PRODUCT_OPS = ['linear', 'expert_linear', 'head_linear', ...SCORE_OPS] as const;
 export type ProductOp = (typeof PRODUCT_OPS)[number];

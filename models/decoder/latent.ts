@@ -1,6 +1,10 @@
 /**
  * Multi-head latent attention (arXiv:2405.04434): queries, and keys with values, are made of narrow rows. Of the
  * elements of a head the first ones are not turned; the last ones are, and those of keys are the same for all heads.
+ *
+ * Keys and values of a head are products of the narrow rows with matrices of the head's own. These matrices are
+ * multiplied with queries and with what attention gives instead (section 2.1.2: they are absorbed), so that all heads
+ * share one head of keys, the narrow rows, which are the values as well.
  */
 import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
 import type { ExpectedTensor, TensorPart } from '../model/tensors.js';
@@ -37,6 +41,7 @@ const MODULES = {
 } as const;
 
 const partName = (tensor: string, part: string): string => tensor.replace(/\.(weight|bias)$/, `.${part}.$1`);
+const headName = (tensor: string, part: string, head: number): string => partName(tensor, `${part}.${head}`);
 
 /** Rows of a module: of each of `count` heads the first ones and then the others. */
 function parted(
@@ -105,16 +110,26 @@ export function latentTensors(
       isBiased,
     ),
     norm(MODULES.norm, rank),
-    ...parted(
-      `${layer}.${MODULES.up}`,
-      rank,
-      [
-        ['keys', plain],
-        ['values', values],
-      ],
-      heads,
-    ),
+    upTensor(`${layer}.${MODULES.up}.weight`, { rank, plain, values }, heads),
   ];
+}
+
+/** The matrices of each head: of keys, which queries are multiplied with, [rank, plain]; and of values. */
+function upTensor(
+  name: string,
+  { rank, plain, values }: Pick<LatentConfig, 'rank' | 'plain' | 'values'>,
+  heads: number,
+): ExpectedTensor {
+  const stride = plain + values;
+  return {
+    name,
+    shape: [stride * heads, rank],
+    role: 'matrix',
+    parts: Array.from({ length: heads }, (_, head): readonly TensorPart[] => [
+      { name: headName(name, 'keys', head), first: head * stride, columns: plain, from: 0, rows: rank },
+      { name: headName(name, 'values', head), first: head * stride + plain, rows: values, stride: values, count: 1 },
+    ]).flat(),
+  };
 }
 
 /** What the layers of a decoder bring. */
@@ -129,15 +144,17 @@ export interface LatentContext {
   readonly rope: (x: Value) => Value;
 }
 
-/** [T, heads, …] each; of `tail`, which follows the elements of q and k, keys have one head. */
+/** Queries [T, heads, …] and one head of keys [T, 1, …]; of `tail` are the elements that follow. */
 export interface LatentHeads {
   readonly q: Value;
+  /** Keys, and values. */
   readonly k: Value;
-  readonly v: Value;
   readonly tail: { readonly q: Value; readonly k: Value };
+  /** Heads of values [T, heads, …], of what attention gives. */
+  readonly values: (mixed: Value) => Value;
 }
 
-/** Heads of queries, keys and values of rows of the stream. */
+/** Heads of queries and keys of rows of the stream. */
 export function latentHeads(context: LatentContext, latent: LatentConfig, x: Value, layer: string): LatentHeads {
   const { b, heads, weight, toF32, norm, rope } = context;
   const { queryRank, rank, plain, turned, values, interleaved, isBiased } = latent;
@@ -180,10 +197,22 @@ export function latentHeads(context: LatentContext, latent: LatentConfig, x: Val
     tail: rope(inHeads(narrowed(MODULES.down, 'turned', turned, byPairs), 1, turned, 'k_turned')),
   }));
   const from = b.scope('kv', () => norm(latentRows, `${layer}.${MODULES.norm}`));
+  /** Heads x[T, heads, k], each times `out` rows of the part of its own. */
+  const byHead = (x: Value, part: string, out: number): Value => {
+    const k = x.type.shape.at(-1) as number;
+    const turned = (v: Value, order: readonly number[], hint: string): Value =>
+      b.add('transpose', { x: v }, { order }, hint);
+    const tensor = `${layer}.${MODULES.up}.weight`;
+    const matrices = Array.from({ length: heads }, (_, head) => weight(headName(tensor, part, head), [out, k]));
+    const stacked = b.add('concat', { matrices }, { axis: 0 }, `${part}_of_each`);
+    const own = b.add('reshape', { x: stacked }, { shape: [heads, out, k] }, `${part}_by_head`);
+    const operands = { a: turned(x, [1, 0, 2], 'rows_by_head'), b: turned(own, [0, 2, 1], `${part}_turned`) };
+    return turned(b.add('matmul', operands, {}, part), [1, 0, 2], `${part}_heads`);
+  };
   return {
-    q: q.own,
-    k: b.scope('k', () => inHeads(product(from, MODULES.up, 'keys', heads * plain), heads, plain, 'k_heads')),
-    v: b.scope('v', () => inHeads(product(from, MODULES.up, 'values', heads * values), heads, values, 'v_heads')),
+    q: b.scope('absorb', () => byHead(q.own, 'keys', rank)),
+    k: b.scope('kv', () => inHeads(from, 1, rank, 'latent_head')),
     tail: { q: q.tail, k: tail },
+    values: (mixed) => b.scope('values', () => byHead(mixed, 'values', values)),
   };
 }

@@ -243,8 +243,8 @@ export function layerBlocks(
     if (latent !== undefined) {
       if (!('kind' in x)) throw new Error(`${layer}: latent attention takes one list of rows.`);
       const narrow = { b, heads, weight, toF32, norm: latentNorm, rope: (of: Value) => rope(of, turns) };
-      const { q, k, v, tail } = latentHeads(narrow, latent, x, layer);
-      return output(mixed({ q: () => q, k: () => k, v: () => v }, layer, index, tail), x, layer);
+      const own = latentHeads(narrow, latent, x, layer);
+      return output(mixed({ q: () => own.q, k: () => own.k }, layer, index, own), x, layer);
     }
     const isTurned = shape.unrotated?.includes(index) !== true;
     const window = windowOf(index);
@@ -283,12 +283,12 @@ export function layerBlocks(
     return output(mixed(own, layer, index), x, layer);
   };
 
-  /** Attention of queries over the keys and values that they see, [T, h, d] each: [T, h·d]. */
+  /** Attention of queries over the keys and values that they see, [T, h, d] each: [T, h·d]. No values: keys are. */
   const mixed = (
-    own: Readonly<Record<'q' | 'k' | 'v', () => Value>>,
+    own: Readonly<Record<'q' | 'k', () => Value>> & { readonly v?: () => Value },
     layer: string,
     index: number,
-    tail?: LatentHeads['tail'],
+    latent?: Pick<LatentHeads, 'tail' | 'values'>,
   ): Value => {
     const headsFirst = (v: Value, hint: string): Value => b.add('transpose', { x: v }, { order: [1, 0, 2] }, hint);
     const shared = (v: Value): Value => {
@@ -297,7 +297,7 @@ export function layerBlocks(
     };
     const q = headsFirst(own.q(), 'q_by_head');
     const k = shared(headsFirst(visible('k', own.k(), index), 'k_by_head'));
-    const v = shared(headsFirst(visible('v', own.v(), index), 'v_by_head'));
+    const v = own.v === undefined ? k : shared(headsFirst(visible('v', own.v(), index), 'v_by_head'));
     const dot = (a: Value, keys: Value, hint: string): Value =>
       b.add('matmul', { a, b: b.add('transpose', { x: keys }, { order: [0, 2, 1] }, 'k_transposed') }, {}, hint);
     const scoresOf = (tails: LatentHeads['tail']): Value => {
@@ -308,7 +308,7 @@ export function layerBlocks(
       ];
       return b.add('add', { a: plain, b: turnedScores }, {}, 'scores');
     };
-    const scores = tail === undefined ? dot(q, k, 'scores') : scoresOf(tail);
+    const scores = latent === undefined ? dot(q, k, 'scores') : scoresOf(latent.tail);
     const scaled = b.add('mul', { a: scores, b: constant(scale, 'scale') });
     const bounded = capped(b, scaled, shape.caps?.scores);
     const leaning = sloped === undefined ? bounded : b.add('add', { a: bounded, b: sloped }, {}, 'leaning');
@@ -324,8 +324,9 @@ export function layerBlocks(
       { order: [1, 0, 2] },
       'by_token',
     );
-    const width = heads * Number(v.type.shape[2]);
-    return b.add('reshape', { x: byToken }, { shape: ['T', width] }, 'attended');
+    const attended = latent === undefined ? byToken : latent.values(byToken);
+    const width = heads * Number(attended.type.shape[2]);
+    return b.add('reshape', { x: attended }, { shape: ['T', width] }, 'attended');
   };
 
   /** What a layer's attention gives for rows `x`, of what its heads give. */

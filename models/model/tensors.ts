@@ -189,6 +189,11 @@ function encodedPlaces(
   const whole = { kind: 'encoded', format: 'f32', encoding, rows, parts: places } as const;
   if (parts === undefined) return [{ ...whole, name, shape }];
   return parts.map((part, i): TensorLocation => {
+    if ('columns' in part)
+      throw new UserError(
+        `tensor ${name} is quantized, and the model multiplies by transposes of its parts`,
+        'take a checkpoint that has this tensor in 16 bits',
+      );
     if (!('stride' in part)) throw new Error(`${name} is encoded, and has parts that are no rows of it`);
     const { first, rows: own, stride } = part;
     return {

@@ -123,9 +123,10 @@ TW_FN void tw_gemm_floats(const FloatsConfig config, const tw_launch *launch, in
   for (GemmItem item; tw_next_item(config.items, &items, &item);) {
     const GemmColumns own = tw_columns_of(config.items, item.across);
     const GemmSegment *const segment = own.segment;
-    const float *const a = (const float *)launch->buffers[config.a];
+    const float *const a = (const float *)launch->buffers[config.a] + own.head * config.k;
     const char *w = (const char *)launch->buffers[segment->weight] + own.n0 / config.panel * elements * bytes;
     if (config.items.experts > 0) w += item.expert * (segment->columns / config.panel) * elements * bytes;
+    if (config.items.heads > 0) w += own.head * (segment->columns / config.panel) * elements * bytes;
     const char *const next_w = item.next_m0 > item.m0 || own.n0 + segment->block >= segment->columns
         ? w : w + segment->block / config.panel * elements * bytes;
     tw_floats_block(config, a + item.m0 * config.lda, w, tile, item.mn, own.nn, a + item.next_m0 * config.lda, next_w,
@@ -133,6 +134,6 @@ TW_FN void tw_gemm_floats(const FloatsConfig config, const tw_launch *launch, in
     if (tw_has_adapter(config.adapter, launch, item.m0, item.mn))
       tw_expand(config.adapter, launch, config.adapter.segments + (segment - config.items.segments), tile, config.ldc,
           item.m0, item.mn, own.n0, own.nn);
-    segment->epilogue(launch, tile, item.m0, item.mn, own.n0 / segment->matrices, own.nn / segment->matrices, lines);
+    tw_end_item(config.items, own, launch, tile, &item, lines);
   }
 }

@@ -27,6 +27,8 @@ typedef struct ItemsConfig {
   const GemmSegment *segments;
   int segment_count;
   int experts, starts;         /* how many, and the buffer of where their rows begin; 0: there are none */
+  int heads;                   /* with matrices of their own, which segments are the columns of; 0: there are none */
+  int64_t head_columns;        /* results of one */
   int takes_runs;              /* neighbouring items go to one worker: their weights are one stream */
   int keeps_rows;              /* items of the same rows follow one another: rows cost something */
   int min_items;               /* of other workers' rows that have to be left before a worker takes some */
@@ -60,6 +62,7 @@ TW_FN GemmItems tw_items(const ItemsConfig config, const tw_launch *launch, int3
   GemmItems items = { .launch = launch, .worker = worker, .workers = workers };
   for (int s = 0; s < config.segment_count; s++)
     items.across += tw_blocks(config.segments[s].columns, config.segments[s].block);
+  if (config.heads > 0) items.across *= config.heads;
   if (config.experts == 0) {
     items.rows = launch->extents[config.rows];
     items.height = tw_even_rows(config, items.rows);
@@ -154,14 +157,20 @@ TW_FN int tw_next_item(const ItemsConfig config, GemmItems *items, GemmItem *ite
   return 1;
 }
 
-/* An item's segment, and its columns there. */
+/* An item's segment, and its columns there, of head `head`. */
 typedef struct GemmColumns {
   const GemmSegment *segment;
-  int64_t n0, nn;
+  int64_t n0, nn, head;
 } GemmColumns;
 
 TW_FN GemmColumns tw_columns_of(const ItemsConfig config, int64_t across) {
   int s = 0;
+  int64_t head = 0;
+  if (config.heads > 0) {
+    const int64_t blocks = tw_blocks(config.segments[0].columns, config.segments[0].block);
+    head = across / blocks;
+    across %= blocks;
+  }
   for (; s + 1 < config.segment_count; s++) {
     const int64_t blocks = tw_blocks(config.segments[s].columns, config.segments[s].block);
     if (across < blocks) break;
@@ -169,5 +178,18 @@ TW_FN GemmColumns tw_columns_of(const ItemsConfig config, int64_t across) {
   }
   const GemmSegment *const segment = &config.segments[s];
   const int64_t n0 = across * segment->block, rest = segment->columns - n0;
-  return (GemmColumns){ segment, n0, rest < segment->block ? rest : segment->block };
+  return (GemmColumns){ segment, n0, rest < segment->block ? rest : segment->block, head };
+}
+
+/* Gives the tile of an item to its epilogue. */
+TW_FN void tw_end_item(
+    const ItemsConfig config, const GemmColumns own, const tw_launch *launch, float *tile, const GemmItem *item,
+    float *lines) {
+  const GemmSegment *const segment = own.segment;
+  int64_t c0 = own.n0 / segment->matrices, cn = own.nn / segment->matrices;
+  if (config.heads > 0) {
+    if (config.head_columns - c0 < cn) cn = config.head_columns - c0;
+    c0 += own.head * config.head_columns;
+  }
+  if (cn > 0) segment->epilogue(launch, tile, item->m0, item->mn, c0, cn, lines);
 }

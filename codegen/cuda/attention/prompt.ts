@@ -19,7 +19,7 @@ import {
   scaleLayout,
   sinkOf,
 } from './path.js';
-import { MAX_TOKENS, WGMMA_KEYS } from './tile.js';
+import { areValuesKeys, MAX_TOKENS, WGMMA_KEYS } from './tile.js';
 
 const RUNS: PathSkeleton = { header: 'attention/runs.cuh', entry: 'runs_attention', readsAhead: false };
 const HOPPER: PathSkeleton = {
@@ -128,6 +128,7 @@ function simtConfig({ kernel, operands, schedule, tile }: AttentionCode): SimtAt
     ...(mask.kind === 'bias' ? { biasStride: stride(mask.buffer) } : {}),
     ...(valueDim === undefined ? {} : { valueDim }),
     ...(tail === undefined ? {} : { tail: tail.headDim, qTailStride: stride(tail.q), kTailStride: stride(tail.k) }),
+    ...(areValuesKeys(kernel) ? { keysAreValues: true } : {}),
     ...(kScale === undefined || vScale === undefined
       ? {}
       : { hasScales: true, kScales: scaleLayout(kScale), vScales: scaleLayout(vScale) }),

@@ -13,8 +13,9 @@
  * - Bias: what is added to the score of each query and key; −∞ hides the key.
  *
  * Values may have another width than keys, e, and keys a tail behind the columns of their head, which d counts too.
+ * Values may be the first columns of keys, and are then read from these.
  *
- * Shared memory, in floats: queries [queries][d], keys [32][d + 1], values [32][e]. Keys are a column longer than a
+ * Shared memory, in floats: queries [queries][d], keys [32][d + 1], values [32][e], if they are others. Keys are a column longer than a
  * row: 32 keys at one column lie in different banks.
  *
  * Grid: heads, and one block for `queries` queries.
@@ -35,6 +36,8 @@ struct SimtAttentionConfig {
   int value_dim = 0;
   /* Columns that heads of queries and keys go on with, those of keys the same for all. */
   int tail = 0, q_tail_stride = 0, k_tail_stride = 0;
+  /* Values are the first columns of keys. */
+  bool keys_are_values = false;
   /* Keys and values are codes, with a scale for each row and head. */
   bool has_scales = false;
   ScaleLayout k_scales = {}, v_scales = {};
@@ -90,10 +93,12 @@ template <SimtAttentionConfig config, class Operands> TW_DEVICE void simt_attent
   constexpr bool is_tree = config.mask == Mask::Tree, is_path = config.mask == Mask::Path;
   constexpr bool is_bounded = config.is_bounded(), has_slopes = config.has_slopes;
   static_assert(queries % warps == 0 && config.heads % config.kv_heads == 0 && width <= 512);
-  static_assert((queries * d + tile * (pitch + width)) * 4 <= config.shared_bytes, "memory is what its schedule says");
+  constexpr bool is_shared = config.keys_are_values;
+  constexpr int value_pitch = is_shared ? pitch : width, own_values = is_shared ? 0 : width;
+  static_assert((queries * d + tile * (pitch + own_values)) * 4 <= config.shared_bytes, "memory as its schedule says");
   TW_DYNAMIC_SHARED(memory, 128);
   __shared__ int tokens[queries], roots[warps], begins[queries], positions[queries];
-  float *const query = (float *)memory, *const keys = query + queries * d, *const values = keys + tile * pitch;
+  float *const query = (float *)memory, *const keys = query + queries * d, *const values = is_shared ? keys : keys + tile * pitch;
   const int lane = threadIdx.x & 31, warp = (int)threadIdx.x >> 5;
   const int head = blockIdx.x, first = blockIdx.y * queries, kv = head / config.group();
   const auto *const q = x.q + head * own;
@@ -172,9 +177,9 @@ template <SimtAttentionConfig config, class Operands> TW_DEVICE void simt_attent
         int row = at;
         if constexpr (is_path) row = at < to ? x.key[begin + at] : 0;
         keys[i / d * pitch + i % d] = at < to ? key_at(row, i % d) : 0.0f;
-        if constexpr (width == d) values[i] = at < to ? value_at(row, i % d) : 0.0f;
+        if constexpr (width == d && !is_shared) values[i] = at < to ? value_at(row, i % d) : 0.0f;
       }
-      for (int i = width == d ? tile * width : (int)threadIdx.x; i < tile * width; i += threads) {
+      for (int i = width == d || is_shared ? tile * width : (int)threadIdx.x; i < tile * width; i += threads) {
         const int at = base + i / width;
         int row = at;
         if constexpr (is_path) row = at < to ? x.key[begin + at] : 0;
@@ -229,7 +234,7 @@ template <SimtAttentionConfig config, class Operands> TW_DEVICE void simt_attent
 #pragma unroll
           for (int c = 0; c < columns; c++)
             if (width % 32 == 0 || c * 32 + lane < width)
-              o[r][c] = fmaf(w, values[j * width + c * 32 + lane], o[r][c]);
+              o[r][c] = fmaf(w, values[j * value_pitch + c * 32 + lane], o[r][c]);
         }
       }
       __syncthreads();

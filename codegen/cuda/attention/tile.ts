@@ -92,8 +92,15 @@ const blocksOf = (d: number, threads: number, most: number, many = MANY_THREADS)
 /** What the block of a kernel depends on. */
 export type TiledAttention = Pick<
   AttentionKernel,
-  'headDim' | 'heads' | 'kvHeads' | 'mask' | 'scales' | 'valueDim' | 'tail'
+  'headDim' | 'heads' | 'kvHeads' | 'mask' | 'scales' | 'valueDim' | 'tail' | 'k' | 'v'
 >;
+
+/** Whether values are the first columns of keys, so that one read of them is enough. */
+export const areValuesKeys = (kernel: TiledAttention): boolean =>
+  kernel.k === kernel.v && kernel.kvHeads === 1 && valueDimOf(kernel) <= kernel.headDim;
+
+/** Columns of values that are no columns of keys. */
+const ownValues = (kernel: TiledAttention): number => (areValuesKeys(kernel) ? 0 : valueDimOf(kernel));
 
 /** Pieces of 16 bytes of a head of a key. */
 export const rowPieces = ({ headDim, scales }: TiledAttention): number => headDim / (scales === undefined ? 8 : 16);
@@ -146,7 +153,7 @@ export function tileOf(
       threads: 32 * SIMT_WARPS,
       slots: 1,
       blocks: 1,
-      dynamicBytes: (queries * keyDimOf(kernel) + keys * (keyDimOf(kernel) + valueDimOf(kernel) + 1)) * 4,
+      dynamicBytes: (queries * keyDimOf(kernel) + keys * (keyDimOf(kernel) + ownValues(kernel) + 1)) * 4,
       staticBytes: STATIC_BYTES.simt,
     };
   }

@@ -34,6 +34,8 @@ struct MmaConfig {
   /* Of the launch. */
   int threads, shared_bytes;
   AdapterConfig adapter = {};
+  /* Heads with matrices of their own, which lie as those of experts do, and results of one; 0: there are none. */
+  int heads = 0, head_columns = 0;
 
   TW_CONSTEXPR int warps_down() const { return tile_m / warp_m; }
   TW_CONSTEXPR int warps() const { return warps_down() * (tile_n / warp_n); }
@@ -209,7 +211,7 @@ template <MmaConfig config> TW_DEVICE MmaPlace mma_place(int rows, int across) {
   return { (group * config.raster + place - column_tile * height) * config.tile_m, column_tile };
 }
 
-/* One tile: rows m0 … rows of `a`, column tile `across` of all segments, and the weights of `expert`. */
+/* One tile: rows m0 … rows of `a`, column tile `across` of all segments, and the weights of `expert`, or of a head. */
 template <MmaConfig config, class T, class Prologue, class... Segments>
 TW_DEVICE void mma_block(const T *a, int m0, int rows, int across, int expert, const Prologue &prologue,
     const Segments &...segments) {
@@ -239,7 +241,7 @@ TW_DEVICE void mma_block(const T *a, int m0, int rows, int across, int expert, c
 #pragma unroll
     for (int half = 0; half < config.warp_m / 8; half++) {
       const int i = forgotten(i0 + 8 * half), row = m0 + i < rows ? m0 + i : rows - 1;
-      segment.row(row, m0 + i < rows, n0 + j0, quad, values + i * Prologue::row_values,
+      segment.row(row, m0 + i < rows, n0 + j0 + expert * config.head_columns, quad, values + i * Prologue::row_values,
           MmaRow<config>{ products, half });
     }
   }, segments...);
@@ -248,8 +250,14 @@ TW_DEVICE void mma_block(const T *a, int m0, int rows, int across, int expert, c
 /* The kernel, once the one before has ended (await_previous). Returns the first row of the block's tile. */
 template <MmaConfig config, class T, class Prologue, class... Segments>
 TW_DEVICE int mma_gemm(int rows, const T *a, const Prologue &prologue, const Segments &...segments) {
-  const auto [m0, column_tile] = mma_place<config>(rows, column_tiles<config.tile_n, Segments...>);
-  mma_block<config>(a, m0, rows, column_tile, 0, prologue, segments...);
+  constexpr int across = column_tiles<config.tile_n, Segments...>;
+  const auto [m0, column_tile] = mma_place<config>(rows, config.heads > 0 ? config.heads * across : across);
+  if constexpr (config.heads > 0) {
+    const int head = column_tile / across;
+    mma_block<config>(a + head * config.k, m0, rows, column_tile % across, head, prologue, segments...);
+  } else {
+    mma_block<config>(a, m0, rows, column_tile, 0, prologue, segments...);
+  }
   return m0;
 }
 

@@ -44,6 +44,8 @@ struct SimtConfig {
   /* Of the launch. */
   int shared_bytes;
   AdapterConfig adapter = {};
+  /* Heads with matrices of their own, which lie as those of experts do, and results of one; 0: there are none. */
+  int heads = 0, head_columns = 0;
 
   /* Floats from row to row: odd, so that neighbouring rows lie in different banks. */
   TW_CONSTEXPR int a_pitch() const { return tile_m + 1; }
@@ -183,7 +185,7 @@ TW_DEVICE void simt_prologue(int m0, int rows, const Prologue &prologue, float *
   }
 }
 
-/* One tile: rows m0 … rows of `a`, column tile `across` of all segments, and the weights of `expert`. */
+/* One tile: rows m0 … rows of `a`, column tile `across` of all segments, and the weights of `expert`, or of a head. */
 template <SimtConfig config, class A, class Prologue, class... Segments>
 TW_DEVICE void simt_block(const A *a, int m0, int rows, int across, int expert, const Prologue &prologue,
     const Segments &...segments) {
@@ -200,7 +202,8 @@ TW_DEVICE void simt_block(const A *a, int m0, int rows, int across, int expert, 
         segment.columns, tile);
     if constexpr (config.adapter.is_there())
       simt_adapters<config>(adapter_tile<config.adapter, A>(segment, n0), m0, rows, segment.columns - n0, tile);
-    const int first = n0 / segment.matrices, pieces = config.tile_n / segment.matrices / 32;
+    const int first = n0 / segment.matrices + expert * config.head_columns;
+    const int pieces = config.tile_n / segment.matrices / 32;
     for (int item = warp; item < config.tile_m * pieces; item += SIMT_WARPS) {
       const int i = item / pieces, row = m0 + i;
       if (row >= rows) break;
@@ -214,7 +217,13 @@ TW_DEVICE void simt_block(const A *a, int m0, int rows, int across, int expert, 
 template <SimtConfig config, class A, class Prologue, class... Segments>
 TW_DEVICE int simt_gemm(int rows, const A *a, const Prologue &prologue, const Segments &...segments) {
   const int m0 = (int)blockIdx.x * config.tile_m;
-  simt_block<config>(a, m0, rows, blockIdx.y, 0, prologue, segments...);
+  if constexpr (config.heads > 0) {
+    constexpr int across = column_tiles<config.tile_n, Segments...>;
+    const int head = (int)blockIdx.y / across;
+    simt_block<config>(a + head * config.k, m0, rows, (int)blockIdx.y % across, head, prologue, segments...);
+  } else {
+    simt_block<config>(a, m0, rows, blockIdx.y, 0, prologue, segments...);
+  }
   return m0;
 }
 

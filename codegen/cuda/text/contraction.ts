@@ -1,13 +1,14 @@
 /** The common parts of kernels with a contraction: a left operand, packed weights, and row programs. */
 import { groupSumsOf, groupValuesOf, groupWidth } from '../../../ir/groupSums.js';
 import type { AdapterRows } from '../../../ir/adapterRows.js';
-import type { ContractionKernel, ExpertRows, LogProbKernel, Pairing, Segment } from '../../../ir/kernel.js';
+import type { ContractionKernel, ExpertRows, GemmKernel, LogProbKernel, Pairing, Segment } from '../../../ir/kernel.js';
 import { oncePer } from '../../../ir/oncePer.js';
 import { isRowInvariant, operands as childrenOf, printScalar, type Scalar } from '../../../ir/scalar.js';
 
 import { type CudaOperands, CudaRowScope } from './operands.js';
 import { LaneBody, type LaneSite, productPair } from './scalarPrinter.js';
 import { block, Constants, guarded, indent, unrolled } from './statements.js';
+import type { ConfigFields } from './unit.js';
 
 /** Segments of a contraction. The vocabulary contraction has one segment without outputs. */
 export const segmentsOf = (kernel: ContractionKernel): readonly Segment[] =>
@@ -26,6 +27,18 @@ export const rowProgramsOf = (kernel: ContractionKernel): readonly Scalar[] =>
   kernel.anchor === 'gemm' ? programsOf(kernel.segments) : [kernel.rowScale];
 
 /** The experts whose matrices its rows are multiplied by. */
+/** Of heads with matrices of their own: the fields of a config, and the kernel with the columns of one head. */
+export function headsOf(kernel: GemmKernel): {
+  readonly fields: ConfigFields;
+  readonly each: GemmKernel;
+  readonly count: number;
+} {
+  const { heads } = kernel;
+  if (heads === undefined) return { fields: {}, each: kernel, count: 1 };
+  const segments = kernel.segments.map((segment) => ({ ...segment, columns: segment.columns / heads }));
+  return { fields: { heads, headColumns: segments[0]!.columns }, each: { ...kernel, segments }, count: heads };
+}
+
 export const expertsOf = (kernel: ContractionKernel): ExpertRows | undefined =>
   kernel.anchor === 'gemm' ? kernel.experts : undefined;
 
