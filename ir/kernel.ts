@@ -424,9 +424,9 @@ export interface WeightSource {
 
 /**
  * A weight as kernels read it. `sources` are stacked by rows in order; pairing `interleave` has exactly two. With
- * `experts`, there are that many lists of sources of equal shape, one per expert or head, and a matrix for each. Column c
- * of every row is multiplied by columnScale[c] (a folded norm weight), to which columnOffset is added first, before it
- * is rounded to the format.
+ * `experts`, there are that many lists of sources of equal shape, one per expert or head, and a matrix for each.
+ * Column c of every row is multiplied by columnScale[c] (a folded norm weight), to which columnOffset is added first,
+ * before it is rounded to the format.
  * - `panels`: [⌈n/p⌉][k][p], panels of p adjacent output columns: 16 of f32, 32 of a 16-bit format (panelColumns).
  * - `vnni`: [⌈n/16⌉][⌈k/32⌉·16][16][2], pairs of adjacent k, as AMX requires.
  * - `quads`: panels of 32 columns of codes, with or without their scales (ir/quads.ts).

@@ -5,6 +5,7 @@ import type {
   Rounding,
   BufferDecl,
   ExpertRows,
+  GemmKernel,
   Kernel,
   KernelModule,
   Output,
@@ -54,13 +55,15 @@ const printAdapters = ({ slot, slots, rank }: Pick<AdapterRows, 'slot' | 'slots'
 
 const printShrunk = (rows: AdapterRows): string => `${printAdapters(rows)}, from ${rows.shrunk}`;
 
+const printHeads = ({ heads }: GemmKernel): string => (heads === undefined ? '' : `${heads} heads of `);
+
 /** A kernel in a few lines: its anchor, and a line for each result that it writes. */
 export function printKernel(kernel: Kernel): string {
   const head = `${kernel.name}: ${kernel.anchor} over ${kernel.rows}`;
   switch (kernel.anchor) {
     case 'gemm':
       return [
-        `${head}, ${kernel.a}[${kernel.rows}, ${kernel.heads === undefined ? '' : `${kernel.heads} heads of `}${kernel.k}]` +
+        `${head}, ${kernel.a}[${kernel.rows}, ${printHeads(kernel)}${kernel.k}]` +
           `${printRounding(kernel.rounding)}${printExperts(kernel.experts)}`,
         ...(kernel.adapter === undefined ? [] : [`  and ${printShrunk(kernel.adapter)}`]),
         ...kernel.segments.flatMap(({ weight, columns, pairing, outputs, adapter }) => [

@@ -11,8 +11,8 @@ const recognize = (graph: Graph): Graph => {
 
 const PRODUCT = `
   func @g(%x: f32[T, 2, 4]) -> (f32[2, T, 3]) {
-    weight @w0: f32[3, 4]
-    weight @w1: f32[3, 4]
+    weight @w0 : f32[3, 4]
+    weight @w1 : f32[3, 4]
     %x_by_head = transpose(%x) {order = [1, 0, 2]} : f32[2, T, 4]
     %all = concat(@w0, @w1) {axis = 0} : f32[6, 4]
     %by_head = reshape(%all) {shape = [2, 3, 4]} : f32[2, 3, 4]
@@ -29,8 +29,8 @@ describe('recognizeHeadProducts', () => {
       recognize,
       `
       func @g(%x: f32[T, 2, 4]) -> (f32[2, T, 3]) {
-        weight @w0: f32[3, 4]
-        weight @w1: f32[3, 4]
+        weight @w0 : f32[3, 4]
+        weight @w1 : f32[3, 4]
         %all = concat(@w0, @w1) {axis = 0} : f32[6, 4]
         %product_by_token = head_linear(%x, %all) : f32[T, 2, 3] at "layers.0.attention"
         %product = transpose(%product_by_token) {order = [1, 0, 2]} : f32[2, T, 3] at "layers.0.attention"
@@ -60,8 +60,8 @@ describe('recognizeHeadProducts', () => {
     checkUnchanged(scaled, recognizeHeadProducts);
     const halves = edit(
       PRODUCT,
-      ['weight @w0: f32[3, 4]', 'weight @w0: f32[2, 4]'],
-      ['weight @w1: f32[3, 4]', 'weight @w1: f32[2, 4]\n    weight @w2: f32[2, 4]'],
+      ['weight @w0 : f32[3, 4]', 'weight @w0 : f32[2, 4]'],
+      ['weight @w1 : f32[3, 4]', 'weight @w1 : f32[2, 4]\n    weight @w2 : f32[2, 4]'],
       ['concat(@w0, @w1)', 'concat(@w0, @w1, @w2)'],
     );
     checkUnchanged(halves, recognizeHeadProducts);

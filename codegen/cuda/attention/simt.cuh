@@ -15,8 +15,8 @@
  * Values may have another width than keys, e, and keys a tail behind the columns of their head, which d counts too.
  * Values may be the first columns of keys, and are then read from these.
  *
- * Shared memory, in floats: queries [queries][d], keys [32][d + 1], values [32][e], if they are others. Keys are a column longer than a
- * row: 32 keys at one column lie in different banks.
+ * Shared memory, in floats: queries [queries][d], keys [32][d + 1], values [32][e], if they are others. Keys are a
+ * column longer than a row: 32 keys at one column lie in different banks.
  *
  * Grid: heads, and one block for `queries` queries.
  */
@@ -98,7 +98,8 @@ template <SimtAttentionConfig config, class Operands> TW_DEVICE void simt_attent
   static_assert((queries * d + tile * (pitch + own_values)) * 4 <= config.shared_bytes, "memory as its schedule says");
   TW_DYNAMIC_SHARED(memory, 128);
   __shared__ int tokens[queries], roots[warps], begins[queries], positions[queries];
-  float *const query = (float *)memory, *const keys = query + queries * d, *const values = is_shared ? keys : keys + tile * pitch;
+  float *const query = (float *)memory, *const keys = query + queries * d;
+  float *const values = is_shared ? keys : keys + tile * pitch;
   const int lane = threadIdx.x & 31, warp = (int)threadIdx.x >> 5;
   const int head = blockIdx.x, first = blockIdx.y * queries, kv = head / config.group();
   const auto *const q = x.q + head * own;

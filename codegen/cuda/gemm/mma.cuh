@@ -241,8 +241,8 @@ TW_DEVICE void mma_block(const T *a, int m0, int rows, int across, int expert, c
 #pragma unroll
     for (int half = 0; half < config.warp_m / 8; half++) {
       const int i = forgotten(i0 + 8 * half), row = m0 + i < rows ? m0 + i : rows - 1;
-      segment.row(row, m0 + i < rows, n0 + j0 + expert * config.head_columns, quad, values + i * Prologue::row_values,
-          MmaRow<config>{ products, half });
+      segment.row(row, m0 + i < rows, n0 + j0 + expert * config.head_columns, quad,
+          values + i * Prologue::row_values, MmaRow<config>{ products, half });
     }
   }, segments...);
 }
