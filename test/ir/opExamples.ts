@@ -96,6 +96,15 @@ export const EXAMPLES: readonly Example[] = [
     [1, 2, -1, 3, 4, -1],
   ),
   example(
+    'head_linear',
+    [
+      ['f32[T, 2, 2]', [1, 2, 3, 4, 5, 6, 7, 8]],
+      ['bf16[2, 2]', [1, -1, 10, 1]],
+    ],
+    'f32[T, 2, 1]',
+    [-1, 34, -1, 78],
+  ),
+  example(
     'matmul',
     [
       ['f32[2, T, 1]', [1, 2, 3, 4]],

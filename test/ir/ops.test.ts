@@ -76,6 +76,7 @@ describe('types of ops', () => {
     ['sum', ['f32[]'], {}, 'cannot reduce a scalar'],
     ['mean', ['bf16[T, 4]'], {}, 'needs f32, got bf16; insert a cast'],
     ['linear', ['f32[T, 4]', 'bf16[8, 5]'], {}, 'linear: x has 4 columns, w has 5'],
+    ['head_linear', ['f32[T, 2, 4]', 'bf16[5, 4]'], {}, 'head_linear: 5 rows are not those of 2 heads'],
     ['matmul', ['f32[2, T, 4]', 'f32[3, 4, T]'], {}, 'matmul: [2, T, 4] by [3, 4, T]'],
     ['reshape', ['f32[T, 6]'], { shape: ['T', 5] }, 'reshape: [T, 6] and [T, 5] differ in size'],
     ['reshape', ['f32[T, R]'], { shape: ['T', 'T'] }, 'reshape: [T, R] and [T, T] differ in size'],
