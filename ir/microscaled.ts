@@ -1,15 +1,15 @@
 /**
- * Weights of 4 bits with a power of two for every 32 columns of a row (MXFP4, of the OCP's microscaling formats, version
- * 1.0). The value of an element is code · 2^e, where a code has E2M1: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives.
- * It is exact in bf16, so a contraction with these weights has the bits of the same numbers in bf16.
+ * Weights of 4 bits with a power of two for every 32 columns of a row (MXFP4, of the OCP's microscaling formats,
+ * version 1.0). The value of an element is code · 2^e, where a code has E2M1: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their
+ * negatives. It is exact in bf16, so a contraction with these weights has the bits of the same numbers in bf16.
  *
  * Which power of two a block has follows from its values: the largest magnitude has code 4 or 6. So a matrix that is
  * stored in MXFP4 keeps its values, whatever powers its file has.
  *
  * Memory (layout `microscaled`): blocks of 16 rows × 64 columns, those of 64 columns one after another, so that many
  * rows of them are one stretch. A block is 128 words of codes, four for each lane of a warp, then a byte for each row
- * and 32 columns. Lane 4·g + q has words of rows g and g + 8, two each, of which one has 32 columns: pair p of a word is
- * columns 8·p + 2·q and the next. These are what the lane multiplies in two steps of tensor cores.
+ * and 32 columns. Lane 4·g + q has words of rows g and g + 8, two each, of which one has 32 columns: pair p of a word
+ * is columns 8·p + 2·q and the next. These are what the lane multiplies in two steps of tensor cores.
  *
  * Bits of a word: each pair has its first column in the lower half of the word, its second in the upper one. The sign,
  * two bits of exponent and one of fraction lie in bits 15, 8, 7, 6 of a half (pair 0); 12, 5, 4, 3 (pair 1); 9, 2, 1, 0

@@ -123,7 +123,8 @@ export class PlacedValues {
 
   isGathered(v: Value): boolean {
     const node = this.defs.get(v);
-    if (node?.op === 'reshape') return this.isGathered(node.operands.x);
+    if (node !== undefined && (node.op === 'reshape' || isWidening(node, this.defs)))
+      return this.isGathered(node.operands.x);
     return node?.op === 'gather_rows' && !readsState(node, this.versions);
   }
 
@@ -244,13 +245,17 @@ export class PlacedValues {
 // Values of 16 bits that readers widen.
 
 /**
- * Whether `node` widens a value that was rounded to 16 bits. Readers widen what they load, so 16 bits are stored.
- * Values of other origin (tables) are no part of it: their own readers widen them.
+ * Whether `node` widens a value that was rounded to 16 bits, or the rows of a table that pairs' experts have. Readers
+ * widen what they load, so 16 bits are stored, and nothing of such a table. Values of other origin (other tables) are
+ * no part of it: their own readers widen them.
  */
 export function isWidening(node: Node, defs: ReadonlyMap<Value, Node>): node is NodeOf<'cast'> {
   if (node.op !== 'cast' || node.result.type.dtype !== 'f32') return false;
   const { x } = node.operands;
-  return (x.type.dtype === 'bf16' || x.type.dtype === 'f16') && defs.get(x)?.op === 'cast';
+  if (x.type.dtype !== 'bf16' && x.type.dtype !== 'f16') return false;
+  const own = defs.get(x);
+  if (own?.op === 'gather_rows') return defs.get(own.operands.index)?.op === 'expert_owners';
+  return own?.op === 'cast';
 }
 
 // Values that are no data of their own: reshapes of stored values, what widens them, and gathers of their rows.

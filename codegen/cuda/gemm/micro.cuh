@@ -1,8 +1,9 @@
 /*
- * Products of rows of experts with microscaled weights (ir/microscaled.ts), on Hopper: c[rows, columns] = a[rows, k]·wᵀ
- * of bf16, where w is codes of 4 bits with a power of two for every 32 of them. TMA keeps blocks of codes and slabs of
- * rows in flight; warps turn codes into bf16 in registers, exactly, with weights as the rows of tensor cores and rows of
- * the call as their columns. A product is one accumulator in order of k: it has the bits of the same weights in bf16.
+ * Products of rows of experts with microscaled weights (ir/microscaled.ts), on Hopper: c[rows, columns] =
+ * a[rows, k]·wᵀ of bf16, where w is codes of 4 bits with a power of two for every 32 of them. TMA keeps blocks of codes
+ * and slabs of rows in flight; warps turn codes into bf16 in registers, exactly, with weights as the rows of tensor
+ * cores and rows of the call as their columns. A product is one accumulator in order of k: it has the bits of the same
+ * weights in bf16.
  *
  * A block takes tiles in turn: up to tile_m rows of one expert × tile_n columns. Few rows are multiplied by mma.sync,
  * each warp for itself, and only as many eights of them as there are; many by wgmma, four warps together (is_wide).
@@ -17,9 +18,9 @@
  *   products of each team: end_rows × its columns, floats. Few rows: a team is the warps of a unit; many: four warps
  *   full, empty[stages]     barriers
  *
- * What waits for what: consumers wait for full[s], which the bytes of a stage complete; the producer waits for empty[s],
- * which each consumer warp arrives at when it has read the stage. Which expert's weights are read is known when the
- * kernel before has ended. The next kernel may begin when the last copies are under way.
+ * What waits for what: consumers wait for full[s], which the bytes of a stage complete; the producer waits for
+ * empty[s], which each consumer warp arrives at when it has read the stage. Which expert's weights are read is known
+ * when the kernel before has ended. The next kernel may begin when the last copies are under way.
  */
 #pragma once
 #include "experts/tiles.cuh"
@@ -84,8 +85,8 @@ template <MicroConfig config> struct MicroBlock {
   TW_DEVICE Barriers empty() const { return { shared + config.barriers_at() + 8 * config.stages }; }
 
   /* `fill` of a tile. A row of the weights' map is a block; `blocks` of them have the same k. */
-  TW_DEVICE void load(unsigned stage, int fill, const TensorMap *a, int row0, const TensorMap *w, int blocks, int expert,
-      int first) const {
+  TW_DEVICE void load(unsigned stage, int fill, const TensorMap *a, int row0, const TensorMap *w, int blocks,
+      int expert, int first) const {
     const int from = fill * config.depth(), left = config.chunks() - from;
     const int count = left < config.depth() ? left : config.depth();
     full()[stage].expect(count * (config.slab_bytes() + config.box_bytes()));
@@ -94,7 +95,8 @@ template <MicroConfig config> struct MicroBlock {
       if (i >= count) break;
       load_box(shared + config.weights_at() + stage * config.w_bytes() + i * config.chunk_bytes(), w, 0,
           (expert * config.chunks() + from + i) * blocks + first, full()[stage]);
-      load_box(shared + stage * config.a_bytes() + i * config.slab_bytes(), a, (from + i) * MICRO_K, row0, full()[stage]);
+      load_box(shared + stage * config.a_bytes() + i * config.slab_bytes(), a, (from + i) * MICRO_K, row0,
+          full()[stage]);
     }
   }
 };
@@ -218,8 +220,8 @@ TW_DEVICE void micro_multiply_many(const MicroBlock<config> &at, const unsigned 
 #pragma unroll 1
   for (int fill = 0; fill < whole; fill++) {
     at.full()[turn.stage].wait(turn.phase);
-    micro_stage<config, config.depth()>(at.shared + turn.stage * config.a_bytes(), blocks + turn.stage * config.w_bytes(),
-        lane, acc);
+    micro_stage<config, config.depth()>(at.shared + turn.stage * config.a_bytes(),
+        blocks + turn.stage * config.w_bytes(), lane, acc);
     if (lane == 0) at.empty()[turn.stage].arrive();
     turn.next();
   }

@@ -88,11 +88,13 @@ template <int group> TW_DEVICE float load_grouped(const u8 *w, int blocks, int r
 TW_DEVICE float load_microscaled(const u8 *w, int blocks, int r, int k) {
   const unsigned char *block = (const unsigned char *)w + ((long long)(k / 64) * blocks + r / 16) * 544;
   const int pair = k % 32 / 8;
-  const unsigned word = ((const unsigned *)block)[(r % 8 * 4 + k % 8 / 2) * 4 + r / 8 % 2 * 2 + k / 32 % 2] >> 16 * (k % 2);
+  const unsigned *const words = (const unsigned *)block + (r % 8 * 4 + k % 8 / 2) * 4;
+  const unsigned word = words[r / 8 % 2 * 2 + k / 32 % 2] >> 16 * (k % 2);
   const unsigned code = pair == 3 ? (word >> 10 & 3u) | (word >> 11 & 12u)
                                   : (word >> (6 - 3 * pair) & 7u) | (word >> (12 - 3 * pair) & 8u);
   const unsigned magnitude = code & 7u;
-  const float value = magnitude < 2 ? 0.5f * magnitude : (2 + magnitude % 2) * (magnitude < 4 ? 0.5f : magnitude < 6 ? 1.0f : 2.0f);
+  const float unit = magnitude < 4 ? 0.5f : magnitude < 6 ? 1.0f : 2.0f;
+  const float value = magnitude < 2 ? 0.5f * magnitude : (2 + magnitude % 2) * unit;
   const int power = block[512 + r % 8 * 4 + r / 8 % 2 * 2 + k / 32 % 2] - 253;
   /* In two steps: the power alone may be no normal number. */
   const float half = __uint_as_float((unsigned)(power / 2 + 127) << 23);

@@ -127,7 +127,8 @@ template <class T, int columns> struct WgmmaOfRegistersByRows;
         int is_added) {                                                                                                \
       asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %" #p ", 0;\n"                                                     \
                    "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." #type "." #type " "                         \
-                   "{ " TW_NAMES_##g " }, { %" #a ", %" #b ", %" #c ", %" #e " }, %" #f ", p, 1, 1, " #transposed "; }" \
+                   "{ " TW_NAMES_##g " }, { %" #a ", %" #b ", %" #c ", %" #e " }, %" #f ", p, 1, 1, "                  \
+                   #transposed "; }"                                                                                   \
                    : TW_ACCUMULATORS_##g : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(y), "r"(is_added));         \
     }                                                                                                                  \
   };

@@ -1,4 +1,4 @@
-/** Microscaled weights of experts, on fibres: bits that depend on no tile, and are those of the same weights in bf16. */
+/** Microscaled weights of experts, on fibres: bits that depend on no tile, those of the same weights in bf16. */
 import { beforeAll, describe, expect, it } from 'vitest';
 import { emitCudaKernel, isLegalCuda } from '../../../codegen/cuda/index.js';
 import { TYPICAL_FACTS } from '../../../driver/targets/cudaDevice.js';
@@ -50,6 +50,10 @@ describe('microscaled weights of experts', () => {
   ] as const;
   it.each(casesHere<(typeof CASES)[number]>(CASES, 0))('have the bits of bf16: %s', (_, schedules, options) => {
     expect(run(schedules, false, options)).toEqual(reference);
+  });
+  thorough('have the bits of bf16 by warpgroups in turn', () => {
+    const pingpong = { ...MMA, skeleton: 'wgmma', tm: 64, tn: 64, tk: 64, mode: 'pingpong' } as const;
+    expect(run([pingpong, pingpong], true)).toEqual(reference);
   });
   thorough('are near what CUDA cores compute', () => {
     run([SIMT, SIMT], false).forEach(([, values], at) => {

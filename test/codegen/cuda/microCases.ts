@@ -95,12 +95,14 @@ export function arrangeMicro(
   const dice = randomSource(5);
   const starts = [0];
   for (const count of COUNTS) starts.push(starts.at(-1)! + count);
+  const owners = COUNTS.flatMap((count, expert) => Array.from({ length: count }, () => expert));
   const read = products.flatMap((kernel) => parametersOf(kernel, module));
   const inputs = new Map(
     module.buffers
       .filter(({ name }) => read.includes(name))
-      .map(({ name, rows, columns }): [string, Float64Array] => {
+      .map(({ name, dtype, rows, columns }): [string, Float64Array] => {
         if (name === products[0]!.experts!.starts) return [name, Float64Array.from(starts)];
+        if (dtype === 'i32') return [name, Float64Array.from(owners)];
         const count = typeof rows === 'number' ? rows : extentIn(rows, SIZES);
         return [name, Float64Array.from({ length: count * Number(columns) }, () => dice() - 0.5)];
       }),

@@ -14,44 +14,35 @@ constexpr MicroConfig config = {
   .shared_bytes = 164656,
 };
 
-struct FfnExpertsUpGateWEpilogue {
-  static constexpr int columns = 320;
-  f32 *up_scored_by_expert;
+struct Epilogue {
+  static constexpr int columns = 640;
+  i32 *expert_owners_r;
+  bf16 *model_mlp_experts_up_proj_bias_table;
+  bf16 *model_mlp_experts_gate_proj_bias_table;
+  bf16 *activated_scored_by_expert_bf16;
 
   template <class Products>
   TW_DEVICE void row(int row, int is_stored, int column0, int quad, const float *values,
       const Products &products) const {
-    f32 *const up_scored_by_expert_row = up_scored_by_expert + (long long)row * 320;
+    bf16 *const activated_scored_by_expert_bf16_row = activated_scored_by_expert_bf16 + (long long)row * 320;
+    const long long expert_owners_r_entry = expert_owners_r[row];
+    bf16 *const model_mlp_experts_up_proj_bias_table_row = model_mlp_experts_up_proj_bias_table + expert_owners_r_entry * 320;
+    bf16 *const model_mlp_experts_gate_proj_bias_table_r = model_mlp_experts_gate_proj_bias_table + expert_owners_r_entry * 320;
 #pragma unroll
-    for (int unit_ = 0; unit_ < 2; unit_++) {
-      const int group_ = unit_;
-      const int column = column0 + 8 * group_ + 2 * quad;
+    for (int unit_ = 0; unit_ < 1; unit_++) {
+      const int group_ = unit_ / 1 * 2 + unit_ % 1;
+      const int column = (column0) / 2 + 8 * unit_ + 2 * quad;
       if (column < 320) {
-        const float2 up_scored_by_expert_value = round_f20(pair(products, group_));
+        const float2 up_scored_by_expert = round_f20(pair(products, group_));
+        const float2 up_scored_by_expert_2 = add(up_scored_by_expert, load2(model_mlp_experts_up_proj_bias_table_row + column));
+        const float2 up_bounded_scored_by_expert = max(min(up_scored_by_expert_2, 7.0f), -7.0f);
+        const float2 gate_scored_by_expert = round_f20(pair(products, group_ + 1));
+        const float2 gate_scored_by_expert_2 = add(gate_scored_by_expert, load2(model_mlp_experts_gate_proj_bias_table_r + column));
+        const float2 gate_bounded_scored_by_expert = min(gate_scored_by_expert_2, 7.0f);
+        const float2 glu_scored_by_expert = div_sigmoid(gate_bounded_scored_by_expert, add(1.0f, exp(neg(mul(gate_bounded_scored_by_expert, 1.7020000219345093f)))));
+        const float2 activated_scored_by_expert = mul(add(up_bounded_scored_by_expert, 1.0f), glu_scored_by_expert);
         if (is_stored) {
-          store2(up_scored_by_expert_row + column, up_scored_by_expert_value);
-        }
-      }
-    }
-  }
-};
-
-struct FfnExpertsUpGateW2Epilogue {
-  static constexpr int columns = 320;
-  f32 *gate_scored_by_expert;
-
-  template <class Products>
-  TW_DEVICE void row(int row, int is_stored, int column0, int quad, const float *values,
-      const Products &products) const {
-    f32 *const gate_scored_by_expert_row = gate_scored_by_expert + (long long)row * 320;
-#pragma unroll
-    for (int unit_ = 0; unit_ < 2; unit_++) {
-      const int group_ = unit_;
-      const int column = column0 + 8 * group_ + 2 * quad;
-      if (column < 320) {
-        const float2 gate_scored_by_expert_value = round_f20(pair(products, group_));
-        if (is_stored) {
-          store2(gate_scored_by_expert_row + column, gate_scored_by_expert_value);
+          store2(activated_scored_by_expert_bf16_row + column, activated_scored_by_expert);
         }
       }
     }
@@ -59,7 +50,7 @@ struct FfnExpertsUpGateW2Epilogue {
 };
 
 extern "C" __global__ void __launch_bounds__(416, 1)
-k_gemm_6d4e0f3106d631a8_c9077457(
+k_gemm_f1586e73a2afa12c_c9077457(
     int T,
     int C,
     int R,
@@ -68,18 +59,17 @@ k_gemm_6d4e0f3106d631a8_c9077457(
     bf16 *__restrict__ normed_scored_by_expert_bf16,
     i32 *__restrict__ experts_r_starts,
     u8 *__restrict__ ffn_experts_up_gate_w,
-    f32 *__restrict__ up_scored_by_expert,
-    u8 *__restrict__ ffn_experts_up_gate_w_2,
-    f32 *__restrict__ gate_scored_by_expert,
+    i32 *__restrict__ expert_owners_r,
+    bf16 *__restrict__ model_mlp_experts_up_proj_bias_table,
+    bf16 *__restrict__ model_mlp_experts_gate_proj_bias_table,
+    bf16 *__restrict__ activated_scored_by_expert_bf16,
     const __grid_constant__ TensorMap normed_scored_by_expert_bf16_map,
-    const __grid_constant__ TensorMap ffn_experts_up_gate_w_map,
-    const __grid_constant__ TensorMap ffn_experts_up_gate_w_2_map) {
+    const __grid_constant__ TensorMap ffn_experts_up_gate_w_map) {
   micro_gemm<config>(
       ExpertRows<5>{ experts_r_starts },
       &normed_scored_by_expert_bf16_map,
       NoPrologue{},
-      Mapped<FfnExpertsUpGateWEpilogue>{ FfnExpertsUpGateWEpilogue{ up_scored_by_expert }, &ffn_experts_up_gate_w_map },
-      Mapped<FfnExpertsUpGateW2Epilogue>{ FfnExpertsUpGateW2Epilogue{ gate_scored_by_expert }, &ffn_experts_up_gate_w_2_map });
+      Mapped<Epilogue>{ Epilogue{ expert_owners_r, model_mlp_experts_up_proj_bias_table, model_mlp_experts_gate_proj_bias_table, activated_scored_by_expert_bf16 }, &ffn_experts_up_gate_w_map });
 }
 
 }  // namespace tw
