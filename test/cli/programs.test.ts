@@ -14,6 +14,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { readSettings } from '../../settings.js';
+import { thorough } from '../support/thorough.js';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const BUNDLE = join(ROOT, 'dist', 'bundle');
@@ -106,7 +107,7 @@ describe.skipIf(!isBuilt)('a bundled program', () => {
     expect(sources.filter((source) => /\/(passes|codegen|models|evaluate|tasks|autotune)\//.test(source))).toEqual([]);
   });
 
-  it('keeps its code after a command, and takes it from there as long as it is sound', () => {
+  thorough('keeps its code after a command, and takes it from there as long as it is sound', () => {
     expect(start([], ['--help']).status).toBe(0);
     expect(archives()).toEqual([]);
     const first = start([], ['completion', 'bash']);

@@ -78,7 +78,7 @@ describe.skipIf(!isBuilt)('prefixes', () => {
     ['--prefixes', 'keep', '--devices', '2'],
     ['--prefixes', 'keep', '--parallel', 'pp=2'],
   ];
-  test.each(casesHere(WAYS, 1).map((flags) => [flags]))('give the same with %j', async (flags) => {
+  thorough.each(WAYS.map((flags) => [flags]))('give the same with %j', async (flags) => {
     expect(textOf((await score(...flags)).out, 'samples')).toBe(textOf(kept, 'samples'));
   });
 

@@ -8,6 +8,7 @@ import { allGone, devicesOf } from './children.js';
 import { startServer } from './serverProcess.js';
 import { writeCheckpoint } from './smallModel.js';
 import { CAPACITY, isBuilt, start, temporaryFolder, tilewright } from './support.js';
+import { thorough } from '../support/thorough.js';
 
 const PLACE = ['--target', 'cpu', '--precision', 'f32', ...CAPACITY, '--threads', '2'];
 
@@ -86,7 +87,7 @@ describe.skipIf(!isBuilt)('a server process', () => {
     await allGone(devices);
   });
 
-  it('lets in who has a key, takes long texts, and breaks off what does not end in time', async () => {
+  thorough('lets in who has a key, takes long texts, and breaks off what does not end in time', async () => {
     const keys = join(temporaryFolder(), 'keys.txt');
     writeFileSync(keys, 'from-a-file\n\n');
     const flags = ['--api-key', 'from-a-flag', '--api-key-file', keys, '--shutdown-timeout', '1s', ...PLACE];

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type * as Library from '../../index.js';
 import { readSettings } from '../../settings.js';
 import { quickCc, runFolder } from '../support/runFolder.js';
-import { thorough } from '../support/thorough.js';
+import { isThorough, thorough } from '../support/thorough.js';
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
 const INDEX = join(ROOT, 'dist', 'index.js');
@@ -129,7 +129,7 @@ describe.skipIf(!isBuilt || !hasCompiler)('an engine', async () => {
     await expect(openEngine({ models: { demo: { model: join(folder, 'none') } } })).rejects.toThrow('none');
   }, 120_000);
 
-  it.skipIf(!existsSync(VERIFIER))(
+  it.skipIf(!isThorough || !existsSync(VERIFIER))(
     'scores solutions with a verifier while another model writes, and searches with both',
     async () => {
       const lines = readFileSync(GOLDEN, 'utf8').trim().split('\n').slice(0, 6);

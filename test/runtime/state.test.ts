@@ -21,6 +21,7 @@ import { defined } from '../../system/defined.js';
 import { buildPackShim, PACK_PTX } from './cuda/packShim.js';
 import { entryText } from './cuda/ptxEntry.js';
 import { temporaryFolder } from './kernels.js';
+import { thorough } from '../support/thorough.js';
 
 /** 32 rows of 32 columns: how the state of statePlan.ts is allocated. */
 const STATE_BYTES = 32 * 32 * 4;
@@ -230,7 +231,7 @@ describeFake('functions with state on the fake GPU', (fake) => {
       expect(fake.live()).toBe(0);
     });
 
-    it('leave nothing behind, however often their size changes', async () => {
+    thorough('leave nothing behind, however often their size changes', async () => {
       const executor = await openLarge();
       const { tokens } = executor.pieces;
       await executor.prepare();

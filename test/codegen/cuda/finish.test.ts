@@ -59,7 +59,7 @@ const CASES: readonly Case[] = [
 ];
 
 describe('rows that a contraction finishes', () => {
-  it.each(casesHere(CASES, 0))('are those of a loop: $what', ({ rows, columns, schedules }) => {
+  thorough.each(CASES)('are those of a loop: $what', ({ rows, columns, schedules }) => {
     const plain = postNorm(rows, columns, 16, 1);
     const want = emulateModule(plain.module, { ...plain, schedules: [schedules[0]!, LOOP] }).values;
     // Each schedule twice: the second launch begins with the numbers that the first has left.

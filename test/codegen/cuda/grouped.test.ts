@@ -11,7 +11,7 @@ import { loadOverFibres } from '../../support/cudaWarp/compile.js';
 import { openUnit } from '../../support/cudaWarp/units.js';
 import { expectSame } from '../../support/numbers.js';
 import { compileByNvcc, hasNvcc, type NvccReport } from '../../support/nvcc.js';
-import { casesHere } from '../../support/thorough.js';
+import { casesHere, thorough } from '../../support/thorough.js';
 import { emulateLayerGemm } from './emulateLayerGemm.js';
 import { expectGolden } from './golden.js';
 import { layerGemm, type LayerGemm, type WgmmaCase } from './wgmmaKernels.js';
@@ -63,7 +63,7 @@ describe('weights of 4 bits', () => {
     ['down', 128, 'bf16', 5, grouped(8, 32, 512, 2), grouped(16, 64, 256, 3), LONG],
     ['down', 32, 'f16', 3, grouped(8, 128, 256, 4), grouped(64, 16, 128, 5), LONG],
   ] as const;
-  it.each(casesHere<(typeof CASES)[number]>(CASES, 5))(
+  thorough.each<(typeof CASES)[number]>(CASES)(
     '%s in groups of %i, %s, %i rows: one result in any tile, near that of CUDA cores',
     (which, group, half, rows, first, second, sizes) => {
       const layer = inGroups(which, group, half, sizes);
