@@ -258,7 +258,6 @@ export class PagePool {
 
   private offer(page: number): void {
     this.facts.forget(page);
-    this.states?.forget(page);
     this.drafted[page] = 0;
     this.blank.add(page);
     this.freed++;

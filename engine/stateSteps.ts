@@ -162,7 +162,7 @@ export class StateSteps {
     const { row, at } = state;
     [state.row, state.at, state.start, state.marks] = [-1, 0, -1, []];
     if (row < 0) return;
-    if (sequence.isAlone || at !== sequence.computed) this.states.release(row);
+    if (sequence.isAlone) this.states.release(row);
     else this.keep(sequence, at, row);
   }
 
@@ -175,6 +175,7 @@ export class StateSteps {
   /** Where others find what is behind its first `at` tokens; undefined: they do not. */
   private placeOf(sequence: Sequence, at: number): StatePlace | undefined {
     const { pool } = this;
+    // A row may be astray.
     if (at === 0 || at > sequence.known) return undefined;
     const index = Math.ceil(at / PAGE_TOKENS) - 1;
     const rows = at - index * PAGE_TOKENS;
