@@ -98,6 +98,7 @@ export function pathModel({
       adapters: slots && { slots: slots.count, slot: -1, inputs: ['adapter', 'rowAdapter'] },
       ...{ pages: mapped, keys: all.keys, maxLength, keptRows: all.keptRows, filters: true },
       draft: draft && { keptRows: drafts.limits.rows, takesFeatures: drafts.ahead === 1 },
+      states: states > 0 ? { rows: states, tails: 1, hasScans: true } : undefined,
     });
   let [table, rows, drawn] = [begin(), [] as (Kept | undefined)[], new Map<number, number>()];
   let last: Promise<unknown> = Promise.resolve();
