@@ -153,6 +153,7 @@ export const kernel = z.discriminatedUnion('anchor', [
     scale: z.number(),
     cap: z.number().positive().optional(),
     slopes: identifier.optional(),
+    slopeFactor: z.number().positive().exactOptional(),
     mask: z.union([
       z.strictObject({
         kind: z.literal('column'),

@@ -24,6 +24,7 @@ import type { KernelMemory, BufferView } from './kernelMemory.js';
 import { firstSeen } from './reach.js';
 import { roundToCodes } from './rounding.js';
 import { mapInputs, rowSampling } from './sampleInputs.js';
+import { slopeTerm } from './slopes.js';
 
 /** The left operand of a contraction [rows, k], rounded to codes where the kernel says so. */
 export function leftOperand(memory: KernelMemory, kernel: GemmKernel | LogProbKernel, rows: number): BufferView {
@@ -146,11 +147,11 @@ export function attention(memory: KernelMemory, kernel: AttentionKernel): void {
       const own = sink?.data[h] ?? -Infinity;
       let max = own;
       const slope = slopes?.data[h] ?? 0;
-      keys.forEach(({ row: key, bias, distance = 0 }, i) => {
+      keys.forEach(({ row: key, bias, distance = 0, position = 0 }, i) => {
         const plain = dot(q.data, query * q.columns + h * headDim, k.data, key * k.columns + kv * headDim, headDim);
         const product = scale * (plain + tailProduct(query, key, h));
         const scaled = product * (kScale?.data[key * kScale.columns + kv] ?? 1);
-        scores[i] = softCap(scaled, kernel.cap) + slope * distance + bias;
+        scores[i] = softCap(scaled, kernel.cap) + slopeTerm(slope, { distance, position }, kernel.slopeFactor) + bias;
         max = Math.max(max, scores[i]!);
       });
       let sum = sink === undefined ? 0 : Math.exp(own - max);
@@ -172,8 +173,9 @@ export function attention(memory: KernelMemory, kernel: AttentionKernel): void {
 interface VisibleKey {
   readonly row: number;
   readonly bias: number;
-  /** How many positions it is further on than the query, where that is known. */
+  /** How many positions it is further on than the query, and its own, where these are known. */
   readonly distance?: number | undefined;
+  readonly position?: number | undefined;
 }
 
 /** The keys that a query sees, in order. `rows`: rows of keys and values. */
@@ -188,7 +190,12 @@ function visibleKeys(memory: KernelMemory, mask: Mask, rows: number): (query: nu
       return (query) =>
         all
           .filter((key) => key <= query && query < end.data[key]! && isNear(query, key))
-          .map((row) => ({ row, bias: 0, distance: position && position[row]! - position[query]! }));
+          .map((row) => ({
+            row,
+            bias: 0,
+            distance: position && position[row]! - position[query]!,
+            position: position?.[row],
+          }));
     }
     case 'path': {
       const [position, key] = [memory.read(mask.position), memory.read(mask.key)];
@@ -201,6 +208,7 @@ function visibleKeys(memory: KernelMemory, mask: Mask, rows: number): (query: nu
           row: memory.index(mask.key, first + begin + i, rows),
           bias: 0,
           distance: begin + i - last,
+          position: begin + i,
         }));
       };
     }

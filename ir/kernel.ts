@@ -238,6 +238,8 @@ export interface AttentionKernel extends KernelBase {
   readonly cap?: number;
   /** f32[heads]; masks are paths or trees with positions. */
   readonly slopes?: string;
+  /** What is added is r(slopes[h]·r(position of the key)) times this, where r rounds to bf16 (ir/slopes.ts). */
+  readonly slopeFactor?: number;
   readonly mask: Mask;
   /** Floats [heads], a weight. */
   readonly sink?: string;

@@ -75,13 +75,29 @@ export function printKernel(kernel: Kernel): string {
         ...(kernel.finish ?? []).map((output) => `    ${printOutput(output)}`),
       ].join('\n');
     case 'attention': {
-      const { q, out, mask, scale, cap, heads, kvHeads, headDim, valueDim, tail, queryRow, scales, slopes, sink } =
-        kernel;
+      const {
+        q,
+        out,
+        mask,
+        scale,
+        cap,
+        heads,
+        kvHeads,
+        headDim,
+        valueDim,
+        tail,
+        queryRow,
+        scales,
+        slopes,
+        sink,
+        slopeFactor,
+      } = kernel;
       const [k, v] =
         scales === undefined ? [kernel.k, kernel.v] : [`${kernel.k}·${scales.k}`, `${kernel.v}·${scales.v}`];
       const bias =
         mask.kind === 'bias' ? mask.buffer : `${mask.kind} ${maskBuffers(mask).join(' ')}${printReach(mask)}`;
-      const slope = slopes === undefined ? '' : ` + ${slopes}·distance`;
+      const leaning = slopeFactor === undefined ? 'distance' : `position as bf16·${slopeFactor}`;
+      const slope = slopes === undefined ? '' : ` + ${slopes}·${leaning}`;
       const sinks = sink === undefined ? '' : `, sinks ${sink}`;
       const queries = queryRow === undefined ? '' : `, queries ${queryRow}`;
       const dots = tail === undefined ? `${scale}·${q}·${k}` : `${scale}·(${q}·${k} + ${tail.q}·${tail.k})`;

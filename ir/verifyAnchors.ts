@@ -112,6 +112,9 @@ export function verifyAttention(kernel: AttentionKernel, check: KernelCheck): vo
   for (const name of scaleBuffers(kernel)) check.is(check.read(name), ['f32'], keys, kvHeads, 'scales');
   verifyMask(mask, queries, keys, kernel.slopes !== undefined, check);
   if (kernel.slopes !== undefined) check.is(check.read(kernel.slopes), ['f32'], heads, 1, 'slopes of heads');
+  const { slopeFactor } = kernel;
+  if (slopeFactor !== undefined && !(kernel.slopes !== undefined && slopeFactor > 0 && slopeFactor < Infinity))
+    check.fail(`a factor ${slopeFactor} of slopes: it is a number above 0, where there are slopes.`);
   if (kernel.sink !== undefined) {
     const sink = check.read(kernel.sink);
     if (sink.space !== 'weight') check.fail(`'${sink.name}' is an ${sink.space}: sinks are weights.`);

@@ -51,7 +51,10 @@ export function canonicalizeMask(graph: Graph, dtype: FloatType = 'f32'): Graph 
     const form = mask.kind === 'bias' ? proveForm(m, mask.bias) : undefined;
     if (form === undefined) return undefined;
     const { distance } = node.operands;
-    const positions = distance === undefined ? undefined : new MaskFacts(m).distance(distance);
+    const { slopeFactor } = node.attributes;
+    const facts = new MaskFacts(m);
+    const positions =
+      distance && (slopeFactor === undefined ? facts.distance(distance) : facts.positionOfKey(distance));
     if (distance !== undefined && (positions === undefined || !isOfForm(form, positions))) return undefined;
     if (form.from === 'path') return readPath(m, node, form, dtype, rewriter);
     const { near } = form;
@@ -247,6 +250,15 @@ class MaskFacts {
   distance(v: Value): KeyPositions | undefined {
     const sides = this.m.node(v, 'sub')?.operands;
     return sides && this.positions(sides.b, sides.a);
+  }
+
+  /** p in (p[k] - p[q]) + p[q] */
+  positionOfKey(v: Value): KeyPositions | undefined {
+    for (const [distance, query] of this.m.pairs(v, 'add')) {
+      const found = this.distance(distance);
+      if (found !== undefined && this.ofQuery(query) === found.position) return found;
+    }
+    return undefined;
   }
 
   /** p in p[q] and p[k]. On a path the position of key k is k - begin[q], and `begin` is given. */

@@ -49,7 +49,7 @@ export function lowerAttention(
     ...defined({ scales: scales && { k: buffer(scales.k), v: buffer(scales.v) } }),
     ...defined({ tail: tail && { q: buffer(tail.q), k: buffer(tail.k), headDim: lastExtent(tail.k) } }),
     out: lowering.buffers.of(result),
-    ...defined({ slopes: slopes && buffer(slopes) }),
+    ...defined({ slopes: slopes && buffer(slopes), slopeFactor: node.attributes.slopeFactor }),
     mask: lowerMask(node, buffer),
     ...defined({ sink: sink && buffer(sink) }),
     ...defined({ queryRow: queryRow && buffer(queryRow) }),

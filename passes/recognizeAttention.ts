@@ -22,7 +22,9 @@ interface AttentionParts {
 /** What ALiBi adds to scores: f32[heads] times i32[T, C], how many positions a key is further on than a query. */
 interface Alibi {
   readonly slopes: Value;
+  /** With a factor: positions of keys. These, and their products with slopes, are rounded to bf16 (ir/slopes.ts). */
   readonly distance: Value;
+  readonly factor?: number;
 }
 
 /**
@@ -51,7 +53,7 @@ export function recognizeAttention(graph: Graph): Graph {
         scale,
         mask: 'bias',
         cap,
-        ...(alibi === undefined ? {} : { sloped: true }),
+        ...(alibi === undefined ? {} : { sloped: true, ...defined({ slopeFactor: alibi.factor }) }),
         ...(sink === undefined ? {} : { sinks: true }),
         ...(tail === undefined ? {} : { tailed: true }),
       },
@@ -88,14 +90,39 @@ function matchAttention(m: Matcher, probabilities: Value, values: Value): Attent
 /** `v` as a product plus slopes[h, 1, 1]·distance[T, C], a whole number as f32; all of it without these. */
 function withoutAlibi(m: Matcher, v: Value): { readonly product: Value; readonly alibi: Alibi | undefined } {
   for (const [product, added] of m.pairs(v, 'add')) {
-    for (const [byHead, wide] of m.pairs(added, 'mul')) {
-      const [slopes, distance] = [m.through(byHead, 'reshape'), m.through(wide, 'cast')];
-      const [heads, ...ones] = byHead.type.shape;
-      const isByHead = slopes?.type.shape.length === 1 && slopes.type.shape[0] === heads && ones.join() === '1,1';
-      if (isByHead && distance?.type.dtype === 'i32') return { product, alibi: { slopes, distance } };
-    }
+    const alibi = leaning(m, added) ?? roundedLeaning(m, added);
+    if (alibi !== undefined) return { product, alibi };
   }
   return { product: v, alibi: undefined };
+}
+
+function leaning(m: Matcher, v: Value): Alibi | undefined {
+  for (const [byHead, wide] of m.pairs(v, 'mul')) {
+    const [slopes, distance] = [m.through(byHead, 'reshape'), m.through(wide, 'cast')];
+    const [heads, ...ones] = byHead.type.shape;
+    const isByHead = slopes?.type.shape.length === 1 && slopes.type.shape[0] === heads && ones.join() === '1,1';
+    if (isByHead && distance?.type.dtype === 'i32') return { slopes, distance };
+  }
+  return undefined;
+}
+
+/** The same in bf16: r(slopes·r(positions))·factor, where r is a cast to bf16 and back. */
+function roundedLeaning(m: Matcher, v: Value): Alibi | undefined {
+  const unrounded = (wide: Value | undefined): Value | undefined => {
+    const narrow = m.through(wide, 'cast');
+    return narrow?.type.dtype === 'bf16' && wide?.type.dtype === 'f32' ? m.through(narrow, 'cast') : undefined;
+  };
+  for (const [wide, by] of m.pairs(v, 'mul')) {
+    const factor = m.literal(by);
+    for (const [byHead, keys] of m.pairs(unrounded(wide), 'mul')) {
+      const [slopes, distance] = [m.through(byHead, 'reshape'), unrounded(keys)];
+      const [heads, ...ones] = byHead.type.shape;
+      const isByHead = slopes?.type.shape.length === 1 && slopes.type.shape[0] === heads && ones.join() === '1,1';
+      if (isByHead && distance?.type.dtype === 'i32' && factor !== undefined && factor > 0)
+        return { slopes, distance, factor };
+    }
+  }
+  return undefined;
 }
 
 /** The scores [h, Q, K] and the sinks [h] of exp(s − m) / (Σ exp(s − m) + exp(sink − m)), m = max(max s, sink). */

@@ -159,6 +159,7 @@ export function emitAttention(
     hasSlopes: slopes === undefined ? undefined : true,
     slopes: slopes?.index,
     slopesStride: slopes?.stride,
+    slopeFactor: kernel.slopeFactor === undefined ? undefined : floatLiteral(kernel.slopeFactor),
     hasSink: sink !== undefined,
     sink: sink?.index,
     sinkType: sink && elementType(sink),

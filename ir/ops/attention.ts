@@ -1,6 +1,7 @@
 /** softmax(cap(scale·q·kᵀ) + slopes + mask)·v as one op. */
 import { softCap } from '../evaluateScalar.js';
 import { firstSeen, type Reach } from '../reach.js';
+import { slopeTerm } from '../slopes.js';
 import { type Dim, extentsOf, isFloat, type TensorType } from '../types.js';
 import {
   type Attributes,
@@ -21,6 +22,7 @@ const OPTIONAL = {
   chunk: 'number',
   scaled: 'boolean',
   sloped: 'boolean',
+  slopeFactor: 'number',
   sinks: 'boolean',
   tailed: 'boolean',
 } as const;
@@ -51,7 +53,7 @@ const OPERANDS = {
   bias: when(({ mask }) => mask === 'bias'),
   /** Of each head: what is added to a score for each position that its key is further on. */
   slopes: when(({ sloped }) => sloped === true),
-  /** How many positions each key is further on than each query. */
+  /** How many positions each key is further on than each query; with a slopeFactor, at which position it is. */
   distance: when(({ mask, sloped }) => mask === 'bias' && sloped === true),
   /** A logit of each head, which has no value. */
   sink: when(({ sinks }) => sinks === true),
@@ -167,7 +169,14 @@ interface SeenKey {
   readonly bias: number;
   /** How many positions it is further on than the query; undefined where nobody asks. */
   readonly distance: number | undefined;
+  /** Its position on the path of the query, where that is known. */
+  readonly position?: number | undefined;
 }
+
+const placeIn = (place: number | undefined): Pick<SeenKey, 'distance' | 'position'> => ({
+  distance: place,
+  position: place,
+});
 
 /** The keys that query `at` sees, of `rows` rows of keys. */
 function keysOf(
@@ -183,7 +192,7 @@ function keysOf(
       return all(rows).map((row) => ({
         row,
         bias: mask.bias.data[at * rows + row]!,
-        distance: distance?.data[at * rows + row],
+        ...placeIn(distance?.data[at * rows + row]),
       }));
     case 'column': {
       const { subtreeEnd, position } = mask;
@@ -191,7 +200,12 @@ function keysOf(
         position === undefined || position.data[t]! >= firstSeen(position.data[at]!, reach);
       return all(rows)
         .filter((t) => t <= at && at < subtreeEnd.data[t]! && isNear(t))
-        .map((row) => ({ row, bias: 0, distance: position && position.data[row]! - position.data[at]! }));
+        .map((row) => ({
+          row,
+          bias: 0,
+          distance: position && position.data[row]! - position.data[at]!,
+          position: position?.data[row],
+        }));
     }
     case 'path': {
       const { begin, position, key } = mask;
@@ -199,7 +213,7 @@ function keysOf(
       const [first, last] = [indexAt(begin, at, entries), position.data[at]!];
       return all(last + 1)
         .filter((i) => first + i < entries && i >= firstSeen(last, reach))
-        .map((i) => ({ row: indexAt(key, first + i, rows), bias: 0, distance: i - last }));
+        .map((i) => ({ row: indexAt(key, first + i, rows), bias: 0, distance: i - last, position: i }));
     }
     default:
       return mask satisfies never;
@@ -209,14 +223,17 @@ function keysOf(
 export const attention = op({
   summary:
     'attention(q[Q, h, d], k[T, g, d], v[T, g, e], kScale?, vScale?, qTail?, kTail?, mask…, slopes?, distance?, ' +
-    'sink?, queryRow?) {scale, mask, cap?, window?, chunk?, scaled?, sloped?, sinks?, tailed?}: softmax(s + mask)·v, ' +
+    'sink?, queryRow?) {scale, mask, cap?, window?, chunk?, scaled?, sloped?, slopeFactor?, sinks?, tailed?}: ' +
+    'softmax(s + mask)·v, ' +
     'where s = scale·q·kᵀ or cap·tanh(scale·q·kᵀ / cap); ' +
     "mask 'bias': f32[Q, T] bias added; 'column': i32[T] subtreeEnd, key k visible to query q when k <= q < " +
     "subtreeEnd[k]; 'path': i32[Q] begin, i32[Q] position, i32[C] key, query q sees rows key[begin[q] + i] for i " +
     'from 0 to position[q]. With a window, a query sees the last keys of its path, so many by position; a column ' +
     'mask then has i32[T] position after subtreeEnd. With chunks it sees those keys of its path whose position ' +
     'divided by the chunk gives the same whole number as its own. If sloped, f32[h] slopes times how many positions ' +
-    "a key is further on than the query are added to s; a mask 'bias' then has i32[Q, T] distance. If scaled, row t " +
+    "a key is further on than the query are added to s; a mask 'bias' then has i32[Q, T] distance. With a slopeFactor " +
+    'it is that times slopes times positions of keys, which and whose product are bf16; distance is the positions ' +
+    'then. If scaled, row t ' +
     'of head g of k and v is to be multiplied by f32[T, g] kScale and vScale. With sinks, sink[h] is one more logit ' +
     'of head h, without a value. If tailed, heads of q and k go on with those of qTail[Q, h, r] and kTail[T, 1, r]',
   fuse: 'opaque',
@@ -226,6 +243,7 @@ export const attention = op({
   infer: (operands, attributes) => {
     const { q, k, v, queryRow } = operands;
     checkPositive('cap', attributes.cap);
+    checkPositive('slopeFactor', attributes.slopeFactor);
     checkReach(attributes);
     const mask = maskOf(operands, attributes);
     if (q.shape.length !== 3 || k.shape.length !== 3 || v.shape.length !== 3)
@@ -251,7 +269,7 @@ export const attention = op({
   },
   evaluate: (operands, attributes, shape) => {
     const { q, k, v, sink, queryRow, slopes, distance } = operands;
-    const { scale, cap, window, chunk } = attributes;
+    const { scale, cap, window, chunk, slopeFactor } = attributes;
     const [mask, scales, tail] = [maskOf(operands, attributes), scalesOf(operands), tailOf(operands)];
     const [, , more = 0] = tail?.k.shape ?? [];
     const [rows, heads, width] = extentsOf(shape, 3);
@@ -264,13 +282,17 @@ export const attention = op({
       for (let h = 0; h < heads; h++) {
         const g = Math.floor((h * groups) / heads);
         const slope = slopes?.data[h] ?? 0;
-        const scores = keys.map(({ row, bias, distance: further = 0 }) => {
+        const scores = keys.map(({ row, bias, distance = 0, position = 0 }) => {
           let dot = 0;
           for (let i = 0; i < depth; i++)
             dot += q.data[(at * heads + h) * depth + i]! * k.data[(row * groups + g) * depth + i]!;
           for (let i = 0; i < more; i++)
             dot += tail!.q.data[(at * heads + h) * more + i]! * tail!.k.data[row * more + i]!;
-          return softCap(dot * scale * (scales?.k.data[row * groups + g] ?? 1), cap) + slope * further + bias;
+          return (
+            softCap(dot * scale * (scales?.k.data[row * groups + g] ?? 1), cap) +
+            slopeTerm(slope, { distance, position }, slopeFactor) +
+            bias
+          );
         });
         const own = sink?.data[h] ?? -Infinity;
         const top = scores.reduce((a, b) => Math.max(a, b), own);

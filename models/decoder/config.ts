@@ -79,6 +79,10 @@ export interface DecoderConfig extends ModelConfig {
   readonly denseWidth?: number;
   /** ALiBi: of each head, what is added to a score for every position that a key is further on. Default: none. */
   readonly slopes?: readonly number[];
+  /**
+   * Slopes are multiplied by positions of keys in bf16, and scores by this behind them; by distances otherwise, exactly.
+   */
+  readonly slopeFactor?: number;
   /** Largest magnitude of what q, k and v are projected to. Default: any. */
   readonly clip?: number;
   /** Soft caps: scores or logits x become cap·tanh(x / cap). Default: none. */
@@ -123,6 +127,7 @@ export type Differences = Pick<
   | 'temperature'
   | 'denseWidth'
   | 'slopes'
+  | 'slopeFactor'
   | 'clip'
   | 'caps'
   | 'factors'

@@ -3,7 +3,7 @@ import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
 import { LAST_TOKEN_ROWS, PATH_TOKENS } from '../../ir/stepping.js';
 import { at } from '../../system/at.js';
 import { defined } from '../../system/defined.js';
-import { type CacheShape, chunked, distances, pathMask, windowed } from '../model/model.js';
+import { type CacheShape, chunked, distances, keyPositions, pathMask, windowed } from '../model/model.js';
 import type { DecoderShape, LayerInputs, PositionMasks } from './layers.js';
 
 export const TOKENS = { name: 'T', counts: 'tokens' } as const;
@@ -17,6 +17,7 @@ export const masksBy = (b: GraphBuilder, bias: Value, position: Value, keyPositi
     return chunk === undefined ? bias : chunked(b, bias, position, keyPosition(), chunk);
   },
   distance: () => distances(b, position, keyPosition()),
+  keyPosition: () => keyPositions(b, position, keyPosition()),
 });
 
 /** Masks of attention over the keys of paths. */

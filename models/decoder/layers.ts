@@ -16,7 +16,7 @@ import type { Projection } from './reader.js';
 import { buildRecurrent, isRecurrent, previousTokens } from './recurrent.js';
 import type { KeptStates } from './recurrentStates.js';
 import type { RotaryTable } from './rope.js';
-import { alibi } from './slopes.js';
+import { alibi, roundedAlibi } from './slopes.js';
 import {
   type BranchNorms,
   columnsName,
@@ -77,6 +77,8 @@ export interface PositionMasks {
   readonly bias: (reach: Reach) => Value;
   /** i32[T, C]: how many positions a key is further on than a query. */
   readonly distance: () => Value;
+  /** i32[T, C]: the position of a key. */
+  readonly keyPosition: () => Value;
 }
 
 /** Cosines and sines of the angles of each token, f32[T, 1, d]. */
@@ -214,7 +216,7 @@ export function layerBlocks(
       windowTurns: options.windowRotary === undefined ? all : turnsBy(options.windowRotary),
       biases,
       heat: shape.temperature && temperature(b, toF32(position, 'position_f'), shape.temperature),
-      sloped: shape.slopes && alibi(b, shape.slopes, own.distance()),
+      sloped: shape.slopes && alibiOf(b, shape.slopes, shape.slopeFactor, own),
       previous: shape.recurrent && previousTokens(b, position, paths?.(), shape.recurrent, kept),
     };
   });
@@ -398,6 +400,9 @@ function unitHeads(b: GraphBuilder, x: Value, epsilon: number): Value {
   const scale = b.add('rsqrt', { x: b.add('add', { a: square, b: eps }) }, {}, 'rms_scale');
   return b.add('mul', { a: x, b: scale }, {}, 'unit');
 }
+
+const alibiOf = (b: GraphBuilder, slopes: readonly number[], factor: number | undefined, masks: PositionMasks): Value =>
+  factor === undefined ? alibi(b, slopes, masks.distance()) : roundedAlibi(b, slopes, masks.keyPosition(), factor);
 
 /** x, no further from 0 than `most`. */
 function clipped(b: GraphBuilder, x: Value, most: number | undefined): Value {

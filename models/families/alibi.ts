@@ -2,18 +2,10 @@
 import { isGiven, isRecord, quote } from '../../system/json.js';
 import { decoderFamily } from '../decoder/family.js';
 import type { ConfigReader } from '../decoder/reader.js';
-import { mptSlopes, paperSlopes } from '../decoder/slopes.js';
+import { headsOf, mptSlopes, paperSlopes } from '../decoder/slopes.js';
 import { LLAMA_NAMES } from '../decoder/tensors.js';
 import type { Json } from '../model/model.js';
 import { WITHOUT } from './positions.js';
-
-const MAX_HEADS = 1024;
-
-/** The number of heads; 1 where the file's is none, which parseDecoderConfig refuses. */
-function headsOf({ json: { num_attention_heads: heads } }: ConfigReader): number {
-  const isCount = typeof heads === 'number' && Number.isInteger(heads) && heads > 0 && heads <= MAX_HEADS;
-  return isCount ? heads : 1;
-}
 
 const times = (by: number, width: unknown): unknown => (typeof width === 'number' ? by * width : width);
 

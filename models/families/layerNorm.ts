@@ -2,6 +2,7 @@
 import { isGiven, quote } from '../../system/json.js';
 import { decoderFamily } from '../decoder/family.js';
 import type { ConfigReader } from '../decoder/reader.js';
+import { headsOf, roundedSlopes } from '../decoder/slopes.js';
 import { LLAMA_NAMES, type TensorNames } from '../decoder/tensors.js';
 import type { Json } from '../model/model.js';
 
@@ -23,7 +24,6 @@ interface FalconShape {
 function falconShape(read: ConfigReader): FalconShape {
   const isGrouped = read.flag('new_decoder_architecture');
   const isParallel = read.flag('parallel_attn', true);
-  if (read.flag('alibi')) read.fail('alibi is true: scores that fall with the distance of keys are not supported');
   if (isGrouped && !isParallel) read.fail('parallel_attn is false: new_decoder_architecture has parallel branches');
   const norms = read.whole('num_ln_in_parallel_attn', isGrouped ? 2 : 1, [1, 2]);
   if (norms === 2 && !isGrouped) read.fail('num_ln_in_parallel_attn is 2: it takes new_decoder_architecture');
@@ -57,6 +57,22 @@ function falconNames({ isGrouped, isMultiQuery, isParallel, norms }: FalconShape
     norms: { attention: { before: attention }, ffn: ffn === undefined ? {} : { before: ffn } },
     qkNorms: LLAMA_NAMES.qkNorms,
     fused: [{ module: 'self_attention.query_key_value', of: ['q', 'k', 'v'], isByHead: isGrouped || !isMultiQuery }],
+  };
+}
+
+/**
+ * ALiBi of Falcon RW: slopes, and their products with positions of keys from the first token on, are bf16 whatever the
+ * model's type is, and are divided by √headDim with the scores.
+ */
+function falconSlopes(read: ConfigReader) {
+  const { hidden_size: hidden, num_attention_heads: count } = read.json;
+  const heads = headsOf(read);
+  // Sizes that are none are refused with those of all decoders.
+  const width = typeof hidden === 'number' && hidden >= heads ? hidden / heads : 1;
+  const isWhole = count === heads;
+  return {
+    unrotated: read.layers(),
+    ...(isWhole ? { slopes: roundedSlopes(heads), slopeFactor: 1 / Math.sqrt(width) } : {}),
   };
 }
 
@@ -258,7 +274,7 @@ export const LAYER_NORM_FAMILIES = [
   decoderFamily({
     name: 'FalconForCausalLM',
     modelType: 'falcon',
-    covers: 'Falcon 7B, 40B, 180B and 2 11B',
+    covers: 'Falcon 7B, 40B, 180B, 2 11B and RW',
     maxPositions: 2048,
     epsilonKey: 'layer_norm_epsilon',
     epsilon: 1e-5,
@@ -274,6 +290,7 @@ export const LAYER_NORM_FAMILIES = [
         biased: read.flag('bias') ? ['q', 'k', 'v', 'o', 'up', 'down'] : [],
         isGated: false,
         ...(isParallel ? { parallel: norms === 2 ? 'two norms' : 'one norm' } : {}),
+        ...(read.flag('alibi') ? falconSlopes(read) : {}),
       };
     },
   }),

@@ -425,6 +425,10 @@ export function chunked(b: GraphBuilder, bias: Value, position: Value, keyPositi
 export const distances = (b: GraphBuilder, position: Value, keyPosition: Value): Value =>
   b.add('sub', { a: keyPosition, b: asQuery(b, position) }, {}, 'further_on');
 
+/** Positions of keys for each query, i32[T, C]. */
+export const keyPositions = (b: GraphBuilder, position: Value, keyPosition: Value): Value =>
+  b.add('add', { a: distances(b, position, keyPosition), b: asQuery(b, position) }, {}, 'position_of_key');
+
 /** Positions of the keys of a tree or meta-pair, i32[1, T]. */
 export const ownPositions = (b: GraphBuilder, position: Value): Value => asKey(b, position);
 

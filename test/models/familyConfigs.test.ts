@@ -452,7 +452,6 @@ describe('families', () => {
     ['ministral3', { rope_parameters: { llama_4_scaling_beta: 0.1 } }, 'original_max_position_embeddings: expected'],
     ['apertus', { post_norm: true }, 'post_norm is true, which is not supported'],
     ['olmoe', { clip_qkv: 8 }, 'clip_qkv is 8: bounds of queries, keys and values are not supported'],
-    ['falcon', { alibi: true }, 'alibi is true: scores that fall with the distance of keys are not supported'],
     ['falcon', { num_ln_in_parallel_attn: 2 }, 'num_ln_in_parallel_attn is 2: it takes new_decoder_architecture'],
     ['falcon', { num_ln_in_parallel_attn: 3 }, 'num_ln_in_parallel_attn: expected a whole number from 1 to 2, got 3'],
     ['gpt2', { scale_attn_by_inverse_layer_idx: true }, 'scale_attn_by_inverse_layer_idx is true'],

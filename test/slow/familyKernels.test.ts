@@ -71,7 +71,10 @@ const FAMILIES = [
     'Glm4MoeForCausalLM',
     { model_type: 'glm4_moe', n_routed_experts: 8, num_experts_per_tok: 2, n_group: 4, topk_group: 2 },
   ],
-  ['MiniMaxM2ForCausalLM', { model_type: 'minimax_m2', num_local_experts: 6, intermediate_size: 96 }],
+  [
+    'MiniMaxM2ForCausalLM',
+    { model_type: 'minimax_m2', num_local_experts: 6, num_experts_per_tok: 2, intermediate_size: 96 },
+  ],
   ['HunYuanDenseV1ForCausalLM', { model_type: 'hunyuan_v1_dense' }],
   ['Glm4ForCausalLM', { model_type: 'glm4', partial_rotary_factor: 0.5 }],
   [

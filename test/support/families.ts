@@ -244,6 +244,8 @@ const FAMILIES: Readonly<Record<string, Own>> = {
     ...dice.pick<Json>([
       { multi_query: true },
       { multi_query: false, parallel_attn: false },
+      { multi_query: false, parallel_attn: false, alibi: true },
+      { alibi: true },
       { new_decoder_architecture: true, num_kv_heads: heads % 2 === 0 ? heads / 2 : heads },
       { new_decoder_architecture: true, num_kv_heads: 1, num_ln_in_parallel_attn: 1 },
     ]),

@@ -35,6 +35,7 @@ typedef struct AttentionConfig {
   int window, chunk;               /* 0: there is none */
   int has_slopes, slopes;          /* the buffer with the slope of each head */
   int64_t slopes_stride;
+  float slope_factor;              /* 0: slopes times distances; else times positions of keys, in bf16, and this */
   int has_sink, sink;              /* a logit of each head, which has no value */
   ElementType sink_type;
   int score_rows, score_columns, value_rows;
@@ -361,7 +362,12 @@ TW_FN void tw_softmax(
         tw_store(s + u * 16, tw_set1(config.cap) * tw_tanh(tw_load(s + u * 16) * tw_set1(config.inverse_cap)));
       for (int u = 0; config.has_slopes && u < vectors; u++) {
         const tw_v further = tw_set1((float)tw_key_positions(config, t)[j]) - tw_value(position[u]);
-        tw_store(s + u * 16, tw_fma(tw_value(slope[u]), further, tw_load(s + u * 16)));
+        if (config.slope_factor == 0.0f) tw_store(s + u * 16, tw_fma(tw_value(slope[u]), further, tw_load(s + u * 16)));
+        else {
+          const tw_v place = tw_round_bf16(tw_set1((float)tw_key_positions(config, t)[j]));
+          const tw_v leaning = tw_round_bf16(tw_value(slope[u]) * place) * tw_set1(config.slope_factor);
+          tw_store(s + u * 16, tw_load(s + u * 16) + leaning);
+        }
       }
       tw_mask_key(config, launch, t, g, j, s);
       for (int u = 0; u < vectors; u++) {

@@ -136,6 +136,7 @@ function simtConfig({ kernel, operands, schedule, tile }: AttentionCode): SimtAt
     ...(cap === undefined ? {} : { cap: literal(cap), capFactor: literal(BOUNDED_UNIT / cap) }),
     ...defined({ window, chunk }),
     ...(kernel.slopes === undefined ? {} : { hasSlopes: true }),
+    ...(kernel.slopeFactor === undefined ? {} : { slopeFactor: literal(kernel.slopeFactor) }),
     ...(kernel.sink === undefined ? {} : { hasSinks: true }),
     ...(kernel.queryRow === undefined ? {} : { hasQueryRow: true }),
     sharedBytes: tile.dynamicBytes,

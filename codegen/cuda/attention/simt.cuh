@@ -48,6 +48,8 @@ struct SimtAttentionConfig {
   int window = 0, chunk = 0;
   /* Each position that a key is further on adds the slope of the head to the score. */
   bool has_slopes = false;
+  /* Above 0: slopes times positions of keys are added in bf16, times this. */
+  float slope_factor = 0.0f;
   /* Each head has one more score, which has no value. */
   bool has_sinks = false;
   /* Which row of q a query is says a list. */
@@ -204,7 +206,10 @@ template <SimtAttentionConfig config, class Operands> TW_DEVICE void simt_attent
         if constexpr (has_slopes) {
           const int token = tokens[row];
           const int further = is_tree ? key_position - (token < 0 ? 0 : x.position[token]) : key - positions[row];
-          s = fmaf(slope, (float)further, s);
+          if constexpr (config.slope_factor > 0.0f) {
+            const float place = round_bf16((float)(is_tree ? key_position : key));
+            s = add(s, mul(round_bf16(mul(slope, place)), config.slope_factor));
+          } else s = fmaf(slope, (float)further, s);
         }
         if constexpr (is_tree) {
           const int token = tokens[row];
