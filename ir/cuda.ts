@@ -60,7 +60,10 @@ export interface CudaGemmSchedule {
    * the rows, side by side along columns.
    */
   readonly cluster: 1 | 2;
-  /** Row tiles that are computed before the next column tile, so that L2 keeps the weight tile. */
+  /**
+   * Row tiles that are computed before the next column tile, so that L2 keeps the weight tile. Of micro: 1: a warp
+   * multiplies 16 columns, more: 32.
+   */
   readonly raster: number;
   readonly mode: (typeof CUDA_GEMM_MODES)[number];
   /**

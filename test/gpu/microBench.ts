@@ -69,7 +69,8 @@ function startsOf(tokens: number, turn: number): Int32Array {
   return starts;
 }
 const TURNS = 8;
-const keyOf = (s: CudaGemmSchedule): string => `${s.skeleton} ${s.mode[0]} ${s.tm}×${s.tn}×${s.tk} s${s.stages}`;
+const keyOf = (s: CudaGemmSchedule): string =>
+  `${s.skeleton} ${s.mode[0]} ${s.tm}×${s.tn}×${s.tk} s${s.stages} r${s.raster}`;
 
 /** Microseconds of a launch under each schedule. */
 async function timesOf(
@@ -157,28 +158,38 @@ for (const tokens of asked.tokens.split(',').map(Number))
     const isGemm = (s: unknown): s is CudaGemmSchedule => (s as CudaGemmSchedule).kind === 'gemm';
     const first = [defaultCudaSchedule(kernel, own.module, facts, bucket)].filter(isGemm);
     const [{ tm }] = first as [CudaGemmSchedule];
-    const others = (tm < 64 ? [48, 64, 80, 96, 128, 144, 176, 192, 240, 256] : [64, 128, 192]).flatMap((tn) =>
-      (tm < 64 ? [8, 16, 32] : [64, 128]).flatMap((height) =>
-        (tm < 64
-          ? [
+    const [heights, widths, depths] =
+      tm < 64
+        ? [
+            [tm],
+            [48, 64, 80, 96, 128, 144, 176, 192, 240, 256],
+            [
               [64, 8],
               [64, 14],
+              [128, 4],
               [192, 3],
               [192, 5],
-              [192, 8],
-            ]
-          : [
+            ],
+          ]
+        : [
+            tokens < 512 ? [64, 128] : [128],
+            [64, 128, 192],
+            [
               [128, 3],
               [128, 4],
               [128, 6],
-            ]
-        ).map(([tk, stages]): CudaGemmSchedule => ({
-          ...GEMM,
-          ...{ skeleton: 'micro', tm: height, tn, tk: tk!, stages: stages! },
-        })),
+            ],
+          ];
+    const near = heights.flatMap((height) =>
+      widths.flatMap((tn) =>
+        depths.flatMap(([tk, stages]) =>
+          (tm < 64 ? [1, 2] : [1]).map((raster): CudaGemmSchedule => ({
+            ...GEMM,
+            ...{ skeleton: 'micro', tm: height, tn, tk: tk!, stages: stages!, raster },
+          })),
+        ),
       ),
     );
-    const near = others.filter(({ tm: height }) => height === tm || (tm >= 64 && tokens >= 512 && height === 128));
     const [[, own0]] = (await timesOf(kernel, own.module, tokens, first)) as [[CudaGemmSchedule, number]];
     const rate = (us: number): string =>
       `${us.toFixed(1)} µs, ${(bytes / us / 1e6).toFixed(2)} TB/s, ${(flops / us / 1e6).toFixed(0)} TFLOP/s`;

@@ -28,6 +28,9 @@ const STORED = [
   tile('micro', 8, 48, 192, 3),
   tile('micro', 8, 176, 64, 8),
   tile('micro', 16, 240, 192, 3),
+  tile('micro', 8, 96, 192, 3, { raster: 2 }),
+  tile('micro', 16, 192, 128, 3, { raster: 2 }),
+  tile('micro', 32, 256, 64, 4, { raster: 2 }),
   tile('micro', 32, 96, 128, 3),
   tile('micro', 64, 192, 128, 4),
   tile('micro', 128, 192, 128, 4),
@@ -49,7 +52,8 @@ describe('experts in MXFP4', { skip: skip === false && arch !== 'sm_90a' ? 'they
   after(() => launcher.release());
 
   async function run({ emitted, memory, values }: Arranged): Promise<ReadonlyMap<string, Float64Array>> {
-    const capacity = roundUp(Math.max(64, MICRO_SIZES.T), ROW_PAD);
+    // Room for the pairs of a row and an expert, two a row.
+    const capacity = 2 * roundUp(Math.max(64, MICRO_SIZES.T), ROW_PAD);
     for (const text of emitted) await launcher.launch(text, memory, MICRO_SIZES, capacity);
     return values();
   }

@@ -9,7 +9,7 @@
  * each warp for itself, and only as many eights of them as there are; many by wgmma, four warps together (is_wide).
  *
  * Warps of a block, in order:
- *   consumers   one for each 16 columns: multiply, then end rows of their own columns
+ *   consumers   one for each 16 or 32 columns: multiply, then end rows of their own columns
  *   producer    one lane: starts the copies of codes, powers and rows, also of the next tile while this one ends
  *
  * Shared memory, from a multiple of 1,024 bytes on (the swizzle of rows goes by address bits):
@@ -32,7 +32,7 @@
 
 namespace tw {
 
-/* Columns of a warp, k of a block of memory, and bytes of one: codes, and powers behind them. */
+/* Columns and k of a block of memory, and bytes of one: codes, and powers behind them. */
 constexpr int MICRO_N = 16, MICRO_K = 64, MICRO_CODES = 512, MICRO_BYTES = 544;
 
 struct MicroConfig {
@@ -40,13 +40,16 @@ struct MicroConfig {
   int tile_m, tile_n, tile_k, stages;
   /* k of the product. */
   int k;
+  /* Columns of a warp: one block of memory, or with few rows two, which then share what is read of them. */
+  int warp_n;
   /* Columns of a unit of the epilogue. */
   int unit_n;
   /* Of the launch: threads of a block and bytes of its shared memory. */
   int threads, shared_bytes;
 
   TW_CONSTEXPR bool is_wide() const { return tile_m >= 64; }
-  TW_CONSTEXPR int consumers() const { return tile_n / MICRO_N; }
+  TW_CONSTEXPR int consumers() const { return tile_n / warp_n; }
+  TW_CONSTEXPR int across() const { return warp_n / MICRO_N; }
   /* Blocks of k in a stage, and of the product. */
   TW_CONSTEXPR int depth() const { return tile_k / MICRO_K; }
   TW_CONSTEXPR int chunks() const { return k / MICRO_K; }
@@ -55,13 +58,13 @@ struct MicroConfig {
   TW_CONSTEXPR int slab_bytes() const { return tile_m * MICRO_K * 2; }
   TW_CONSTEXPR int a_bytes() const { return depth() * slab_bytes(); }
   TW_CONSTEXPR int weights_at() const { return stages * a_bytes(); }
-  TW_CONSTEXPR int box_bytes() const { return consumers() * MICRO_BYTES; }
+  TW_CONSTEXPR int box_bytes() const { return tile_n / MICRO_N * MICRO_BYTES; }
   /* Boxes without a swizzle begin at multiples of 128. */
   TW_CONSTEXPR int chunk_bytes() const { return ceil_div(box_bytes(), 128) * 128; }
   TW_CONSTEXPR int w_bytes() const { return depth() * chunk_bytes(); }
   /* Warps that end rows together, their columns, rows that they end at a time, and floats from row to row. */
-  TW_CONSTEXPR int team() const { return is_wide() ? 4 : unit_n / MICRO_N; }
-  TW_CONSTEXPR int team_n() const { return team() * MICRO_N; }
+  TW_CONSTEXPR int team() const { return is_wide() ? 4 : ceil_div(unit_n, warp_n); }
+  TW_CONSTEXPR int team_n() const { return team() * warp_n; }
   TW_CONSTEXPR int end_rows() const { return tile_m < 32 ? tile_m : 32; }
   TW_CONSTEXPR int pitch() const { return team_n() + 4; }
   TW_CONSTEXPR int products_at() const { return weights_at() + stages * w_bytes(); }
@@ -71,8 +74,8 @@ struct MicroConfig {
 
   TW_CONSTEXPR bool is_legal() const {
     return (tile_m == 8 || tile_m == 16 || tile_m == 32 || tile_m == 64 || tile_m == 128) &&
-        tile_n % (is_wide() ? 64 : unit_n) == 0 && tile_n % unit_n == 0 && unit_n % MICRO_N == 0 &&
-        (is_wide() ? 64 : unit_n) % unit_n == 0 && tile_n <= 256 && tile_k % MICRO_K == 0 && k % MICRO_K == 0 &&
+        (warp_n == MICRO_N || (warp_n == 2 * MICRO_N && !is_wide())) && tile_n % team_n() == 0 &&
+        unit_n % MICRO_N == 0 && team_n() % unit_n == 0 && tile_n <= 256 && tile_k % MICRO_K == 0 && k % MICRO_K == 0 &&
         stages >= 2 && threads == 32 * (consumers() + 1) && shared_bytes == end();
   }
 };
@@ -147,35 +150,53 @@ template <MicroConfig config> struct MicroTurn {
   }
 };
 
-/* The products of a warp's 16 columns with `eights` times eight rows, by mma.sync. */
+/*
+ * The products of a warp's columns with `eights` times eight rows, by mma.sync. Products of a step do not wait for each
+ * other, and codes of a whole stage are read before them.
+ */
 template <MicroConfig config>
 TW_DEVICE void micro_multiply_few(const MicroBlock<config> &at, const unsigned char *shared, int warp, int lane,
-    int eights, MicroTurn<config> &turn, float (&acc)[config.tile_m / 8][4]) {
-  constexpr int tiles = config.tile_m / 8, depth = config.depth();
+    int eights, MicroTurn<config> &turn, float (&acc)[config.across()][config.tile_m / 8][4]) {
+  constexpr int tiles = config.tile_m / 8, depth = config.depth(), across = config.across();
   const unsigned slabs = at.shared + (lane & 7) * 128 + ((lane >> 3) ^ (lane & 7)) * 16;
-  const unsigned char *const blocks = shared + config.weights_at() + warp * MICRO_BYTES;
+  const unsigned char *const blocks = shared + config.weights_at() + warp * (across * MICRO_BYTES);
+#pragma unroll 1
   for (int fill = 0; fill < config.fills(); fill++) {
     const int left = config.chunks() - fill * depth;
     at.full()[turn.stage].wait(turn.phase);
     const unsigned slab = slabs + turn.stage * config.a_bytes();
     const unsigned char *const block = blocks + turn.stage * config.w_bytes();
+    /* Past the last of k these are of an older stage, and not used. */
+    MicroWords words[depth][across];
+#pragma unroll
+    for (int i = 0; i < depth; i++) {
+#pragma unroll
+      for (int m = 0; m < across; m++) words[i][m].load(block + i * config.chunk_bytes() + m * MICRO_BYTES, lane);
+    }
 #pragma unroll
     for (int i = 0; i < depth; i++) {
       if (config.chunks() % depth != 0 && i >= left) break;
-      MicroWords words;
-      words.load(block + i * config.chunk_bytes(), lane);
-      unsigned x[2][2][4];
-      words.template weights<0>(x[0]);
-      words.template weights<1>(x[1]);
 #pragma unroll
       for (int j = 0; j < 2; j++) {
+        unsigned x[across][2][4], y[tiles][4];
 #pragma unroll
         for (int t = 0; t < tiles; t++) {
           if (t > 0 && t >= eights) break;
-          unsigned y[4];
-          ldmatrix_x4(y, (slab ^ j * 64) + i * config.slab_bytes() + t * 1024);
-          mma<bf16>(acc[t], x[j][0], y[0], y[1]);
-          mma<bf16>(acc[t], x[j][1], y[2], y[3]);
+          ldmatrix_x4(y[t], (slab ^ j * 64) + i * config.slab_bytes() + t * 1024);
+        }
+#pragma unroll
+        for (int m = 0; m < across; m++) {
+          if (j == 0) words[i][m].template weights<0>(x[m]);
+          else words[i][m].template weights<1>(x[m]);
+        }
+#pragma unroll
+        for (int s = 0; s < 2; s++) {
+#pragma unroll
+          for (int t = 0; t < tiles; t++) {
+            if (t > 0 && t >= eights) break;
+#pragma unroll
+            for (int m = 0; m < across; m++) mma<bf16>(acc[m][t], x[m][s], y[t][2 * s], y[t][2 * s + 1]);
+          }
         }
       }
     }
@@ -235,12 +256,12 @@ TW_DEVICE void micro_multiply_many(const MicroBlock<config> &at, const unsigned 
 }
 
 /*
- * A tile's rows, by the warps of a team: products come together in shared memory, a few rows at a time. `acc`: of row
- * group t, columns lane / 4 and lane / 4 + 8 at rows 2·(lane % 4) and the next.
+ * A tile's rows, by the warps of a team: products come together in shared memory, a few rows at a time. `acc`: of 16
+ * columns m and row group t, columns lane / 4 and lane / 4 + 8 at rows 2·(lane % 4) and the next.
  */
-template <MicroConfig config, class... Segments>
+template <MicroConfig config, class Products, class... Segments>
 TW_DEVICE void micro_end(const ExpertTile &tile, int across, int column0, float *team, int warp, int self,
-    const float *acc, const Segments &...segments) {
+    const Products &acc, const Segments &...segments) {
   constexpr int eights = config.end_rows() / 8, units = config.team_n() / config.unit_n * eights;
   const int lane = self & 31, own = warp % config.team();
   const auto meet = [&] {
@@ -252,12 +273,16 @@ TW_DEVICE void micro_end(const ExpertTile &tile, int across, int column0, float 
     const int row0 = tile.first + pass * config.end_rows();
     if (pass > 0 && row0 >= tile.end) break;
     if (pass > 0) meet();
-    float *const to = team + 2 * (lane & 3) * config.pitch() + own * MICRO_N + (lane >> 2);
+    float *const to = team + 2 * (lane & 3) * config.pitch() + own * config.warp_n + (lane >> 2);
 #pragma unroll
-    for (int t = 0; t < eights; t++) {
+    for (int m = 0; m < config.across(); m++) {
 #pragma unroll
-      for (int c = 0; c < 4; c++)
-        to[(8 * t + (c & 1)) * config.pitch() + c / 2 * 8] = acc[4 * (pass * eights + t) + c];
+      for (int t = 0; t < eights; t++) {
+#pragma unroll
+        for (int c = 0; c < 4; c++)
+          to[(8 * t + (c & 1)) * config.pitch() + m * MICRO_N + c / 2 * 8] =
+              acc(m, pass * eights + t, c);
+      }
     }
     meet();
 #pragma unroll 1
@@ -304,7 +329,7 @@ TW_DEVICE void micro_gemm(const ExpertRows<experts> &rows, const TensorMap *a, c
           if (lane == 0) {
             at.empty()[turn.stage].wait(turn.phase ^ 1);
             at.load(turn.stage, fill, a, tile.first, segment.map, segment.columns / MICRO_N, tile.expert,
-                number * config.consumers());
+                number * (config.tile_n / MICRO_N));
           }
           turn.next();
         }
@@ -324,16 +349,21 @@ TW_DEVICE void micro_gemm(const ExpertRows<experts> &rows, const TensorMap *a, c
 #pragma unroll
       for (int i = 0; i < config.tile_m / 2; i++) acc[i] = 0.0f;
       micro_multiply_many<config>(at, shared, warp, lane, turn, acc);
-      micro_end<config>(tile, t % across, column0, team, warp, forgotten(threadIdx.x), acc, segments...);
+      micro_end<config>(tile, t % across, column0, team, warp, forgotten(threadIdx.x),
+          [&](int, int group, int c) { return acc[4 * group + c]; }, segments...);
     } else {
-      float acc[config.tile_m / 8][4];
+      float acc[config.across()][config.tile_m / 8][4];
 #pragma unroll
-      for (int i = 0; i < config.tile_m / 8; i++) {
+      for (int m = 0; m < config.across(); m++) {
 #pragma unroll
-        for (int c = 0; c < 4; c++) acc[i][c] = 0.0f;
+        for (int t = 0; t < config.tile_m / 8; t++) {
+#pragma unroll
+          for (int c = 0; c < 4; c++) acc[m][t][c] = 0.0f;
+        }
       }
       micro_multiply_few<config>(at, shared, warp, lane, (tile.end - tile.first + 7) / 8, turn, acc);
-      micro_end<config>(tile, t % across, column0, team, warp, forgotten(threadIdx.x), acc[0], segments...);
+      micro_end<config>(tile, t % across, column0, team, warp, forgotten(threadIdx.x),
+          [&](int m, int group, int c) { return acc[m][group][c]; }, segments...);
     }
   }
 }

@@ -8,7 +8,7 @@ import { rowProgramsOf, rowPrologue, segmentsOf } from '../text/contraction.js';
 import { type CudaOperands, type EmittedCuda, kernelHead, physicalColumns } from '../text/operands.js';
 import { aboutKernel, type ConfigFields, unitText } from '../text/unit.js';
 import { columnTiles } from '../wgmma/layout.js';
-import { microSharedBytes } from './layout.js';
+import { microBlocks, microSharedBytes, microWarp } from './layout.js';
 
 /** Fields of MicroConfig (gemm/micro.cuh), in order. */
 interface MicroConfig extends ConfigFields {
@@ -17,6 +17,7 @@ interface MicroConfig extends ConfigFields {
   readonly tileK: number;
   readonly stages: number;
   readonly k: number;
+  readonly warpN: number;
   readonly unitN: number;
   readonly threads: number;
   readonly sharedBytes: number;
@@ -32,7 +33,9 @@ export function emitMicro(
   const { tm, tn, tk, stages } = schedule;
   const segments = segmentsOf(kernel);
   const { total } = columnTiles(segments, tn);
-  const warps = tn / MICRO_ROWS;
+  const warpN = microWarp(schedule);
+  const warps = tn / warpN;
+  const blocks = microBlocks(schedule, segments);
   const threads = 32 * (warps + 1);
   const tensorMaps = tensorMapsOf(kernel, operands, schedule);
   const sharedBytes = microSharedBytes(schedule, segments);
@@ -42,6 +45,7 @@ export function emitMicro(
     tileK: tk,
     stages,
     k: kernel.k,
+    warpN,
     unitN: skinnyStep(segments),
     threads,
     sharedBytes,
@@ -57,7 +61,7 @@ export function emitMicro(
       includes: ['gemm/micro.cuh'],
       config: { type: 'MicroConfig', fields: config },
       functors,
-      head: kernelHead({ symbol, extents: operands.extents, operands, tensorMaps, threads }),
+      head: kernelHead({ symbol, extents: operands.extents, operands, tensorMaps, threads, blocks }),
       body,
     }),
     tensorMaps,
@@ -66,7 +70,7 @@ export function emitMicro(
       threads,
       sharedBytes,
       cluster: 1,
-      gridX: { kind: 'persistent', extent: kernel.rows, per: 1, times: total, blocksPerMultiprocessor: 1 },
+      gridX: { kind: 'persistent', extent: kernel.rows, per: 1, times: total, blocksPerMultiprocessor: blocks },
       gridY: { kind: 'constant', count: 1 },
     },
   };

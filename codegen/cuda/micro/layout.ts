@@ -1,5 +1,5 @@
 /** How a block of the skeleton for microscaled weights lays out shared memory, and which schedules it runs. */
-import { type CudaGemmSchedule, RESERVED_BYTES } from '../../../ir/cuda.js';
+import { type CudaGemmSchedule, MULTIPROCESSOR_BYTES, RESERVED_BYTES } from '../../../ir/cuda.js';
 import type { GemmKernel, KernelModule, Segment } from '../../../ir/kernel.js';
 import { MICRO_BYTES, MICRO_DEPTH, MICRO_ROWS } from '../../../ir/microscaled.js';
 import { roundUp } from '../../../ir/types.js';
@@ -29,13 +29,18 @@ const END_ROWS = 32;
 
 const isWide = (tm: number): boolean => !FEW.includes(tm);
 
+/** Columns of a warp: one block of memory, or of few rows two if `raster` says so and tiles are whole pairs of them. */
+export const microWarp = ({ tm, tn, raster }: Pick<CudaGemmSchedule, 'tm' | 'tn' | 'raster'>): number =>
+  raster > 1 && !isWide(tm) && tn % (2 * MICRO_ROWS) === 0 ? 2 * MICRO_ROWS : MICRO_ROWS;
+
 /** Bytes of a block's shared memory: MicroConfig::end (gemm/micro.cuh). */
-export function microSharedBytes({ tm, tn, tk, stages }: CudaGemmSchedule, segments: readonly Segment[]): number {
+export function microSharedBytes(schedule: CudaGemmSchedule, segments: readonly Segment[]): number {
+  const { tm, tn, tk, stages } = schedule;
   const depth = tk / MICRO_DEPTH;
-  const warps = tn / MICRO_ROWS;
-  const team = isWide(tm) ? 4 : skinnyStep(segments) / MICRO_ROWS;
-  const stage = depth * (tm * MICRO_DEPTH * 2 + roundUp(warps * MICRO_BYTES, BOX_ALIGNMENT));
-  const products = (warps / team) * Math.min(tm, END_ROWS) * (team * MICRO_ROWS + 4) * 4;
+  const warp = microWarp(schedule);
+  const team = warp * (isWide(tm) ? 4 : Math.ceil(skinnyStep(segments) / warp));
+  const stage = depth * (tm * MICRO_DEPTH * 2 + roundUp((tn / MICRO_ROWS) * MICRO_BYTES, BOX_ALIGNMENT));
+  const products = (tn / team) * Math.min(tm, END_ROWS) * (team + 4) * 4;
   return ALIGNMENT + stages * stage + products + 2 * BARRIER * stages;
 }
 
@@ -81,12 +86,22 @@ export function microProblem(
 
 /** What a tile costs beside its columns, in columns: the way of its first bytes, and its epilogue. */
 const TILE_COLUMNS = 24;
+/** Blocks of few rows on a multiprocessor: one ends a tile while the other multiplies. */
+const FEW_BLOCKS = 2;
+/** Columns of a tile from which its warps keep a multiprocessor busy. */
+const BUSY_COLUMNS = 160;
 /** Rows that an expert has at most for most of the time, over their mean. */
 const UNEVEN = 2;
 
+/** Blocks of a schedule on a multiprocessor. */
+export const microBlocks = (schedule: CudaGemmSchedule, segments: readonly Segment[]): number =>
+  !isWide(schedule.tm) && FEW_BLOCKS * (microSharedBytes(schedule, segments) + RESERVED_BYTES) <= MULTIPROCESSOR_BYTES
+    ? FEW_BLOCKS
+    : 1;
+
 /**
- * A good untuned schedule at `rows` pairs of a row and an expert; undefined if there is none. Blocks leave half of the
- * shared memory to the next kernel's. Experts are taken to be chosen evenly.
+ * A good untuned schedule at `rows` pairs of a row and an expert; undefined if there is none. Experts are taken to be
+ * chosen evenly.
  */
 export function defaultMicroSchedule(
   kernel: GemmKernel,
@@ -101,14 +116,27 @@ export function defaultMicroSchedule(
   const mean = rows / used;
   const tm = [...FEW, ...MANY].find((each) => (mean <= 1 ? 1 : UNEVEN * mean) <= each) ?? MANY.at(-1)!;
   const tiles = used * Math.ceil(mean / tm);
-  const step = columnStep(segments, tm);
-  const costOf = (tn: number): number =>
-    Math.ceil((tiles * columnTiles(segments, tn).total) / device.multiprocessors) * (tn + TILE_COLUMNS);
+  const blocks = isWide(tm) ? 1 : FEW_BLOCKS;
+  // What is read of rows is shared by two blocks of memory where it is more than the least.
+  const raster = isWide(tm) || tm === FEW[0] ? 1 : 2;
+  const step = leastCommonMultiple(columnStep(segments, tm), raster * MICRO_ROWS);
+  const tilesOf = (tn: number): number => tiles * columnTiles(segments, tn).total;
+  const costOf = (tn: number): number => {
+    const all = tilesOf(tn);
+    const turns = Math.ceil(all / (device.multiprocessors * blocks)) * blocks;
+    // Where tiles are few, some multiprocessors have one block less.
+    return (
+      Math.min(turns, Math.max(blocks - 1, Math.ceil(all / device.multiprocessors))) * (tn + TILE_COLUMNS / blocks)
+    );
+  };
   const widths = Array.from({ length: Math.floor(maxColumns(tm) / step) }, (_, i) => (i + 1) * step);
-  const room = isWide(tm) ? device.sharedBytesPerBlock : Math.floor(device.sharedBytesPerBlock / 2);
-  for (const tn of widths.sort((a, b) => costOf(a) - costOf(b) || b - a))
-    for (const depth of [3, 2, 1])
-      for (let stages = MICRO_STAGES.most as number; stages >= MICRO_STAGES.least + 1; stages--) {
+  const isBusy = (tn: number): boolean =>
+    isWide(tm) || tn >= BUSY_COLUMNS || tilesOf(tn) < blocks * device.multiprocessors;
+  const room = isWide(tm) ? device.sharedBytesPerBlock : Math.floor(MULTIPROCESSOR_BYTES / FEW_BLOCKS);
+  const rank = (tn: number): number => (isBusy(tn) ? 0 : 1);
+  for (const tn of widths.sort((a, b) => rank(a) - rank(b) || costOf(a) - costOf(b) || b - a))
+    for (const depth of isWide(tm) ? [2] : [3, 2, 1])
+      for (let stages: number = MICRO_STAGES.most; stages > MICRO_STAGES.least; stages--) {
         const schedule: CudaGemmSchedule = {
           kind: 'gemm',
           skeleton: 'micro',
@@ -117,7 +145,7 @@ export function defaultMicroSchedule(
           tk: depth * MICRO_DEPTH,
           stages,
           cluster: 1,
-          raster: 1,
+          raster,
           mode: 'cooperative',
         };
         if (microSharedBytes(schedule, segments) + RESERVED_BYTES > room) continue;

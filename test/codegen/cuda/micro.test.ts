@@ -13,9 +13,9 @@ const CASE = microCase(SMALL);
 const { module: PLAN, products: PRODUCTS } = CASE;
 
 const GEMM = { kind: 'gemm', cluster: 1, raster: 1, mode: 'cooperative' } as const;
-const micro = (tm: number, tn: number, tk: number, stages: number): CudaGemmSchedule => ({
+const micro = (tm: number, tn: number, tk: number, stages: number, raster = 1): CudaGemmSchedule => ({
   ...{ ...GEMM, skeleton: 'micro' },
-  ...{ tm, tn, tk, stages },
+  ...{ tm, tn, tk, stages, raster },
 });
 const MMA: CudaGemmSchedule = { ...GEMM, skeleton: 'mma', tm: 32, tn: 64, tk: 32, stages: 3 };
 const SIMT: CudaGemmSchedule = { ...GEMM, skeleton: 'simt', tm: 16, tn: 64, tk: 32, stages: 1 };
@@ -45,8 +45,8 @@ describe('microscaled weights of experts', () => {
   });
   const CASES = [
     ['eight rows, many by warpgroups', [micro(8, 48, 192, 2), micro(64, 192, 128, 2)], { multiprocessors: 7 }],
-    ['many rows, sixteen, few blocks', [micro(128, 64, 128, 3), micro(16, 96, 64, 4)], { multiprocessors: 2 }],
-    ['wide, backwards', [micro(32, 240, 128, 2), micro(128, 128, 128, 2)], { backwards: true }],
+    ['many rows, sixteen, few blocks', [micro(128, 64, 128, 3), micro(16, 96, 64, 4, 2)], { multiprocessors: 2 }],
+    ['wide, backwards', [micro(32, 256, 128, 2, 2), micro(128, 128, 128, 2)], { backwards: true }],
   ] as const;
   it.each(casesHere<(typeof CASES)[number]>(CASES, 0))('have the bits of bf16: %s', (_, schedules, options) => {
     expect(run(schedules, false, options)).toEqual(reference);

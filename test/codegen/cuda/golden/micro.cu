@@ -9,6 +9,7 @@ constexpr MicroConfig config = {
   .tile_k = 192,
   .stages = 2,
   .k = 192,
+  .warp_n = 16,
   .unit_n = 16,
   .threads = 128,
   .shared_bytes = 19104,
@@ -49,7 +50,7 @@ struct Epilogue {
   }
 };
 
-extern "C" __global__ void __launch_bounds__(128, 1)
+extern "C" __global__ void __launch_bounds__(128, 2)
 k_gemm_f1586e73a2afa12c_3706cd8f(
     int T,
     int C,

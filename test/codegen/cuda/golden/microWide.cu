@@ -9,6 +9,7 @@ constexpr MicroConfig config = {
   .tile_k = 128,
   .stages = 3,
   .k = 192,
+  .warp_n = 16,
   .unit_n = 16,
   .threads = 416,
   .shared_bytes = 164656,
