@@ -87,8 +87,7 @@ export function emitScan(kernel: ScanKernel, operands: COperands, symbol: string
     ...(kernel.kept === undefined ? {} : keptFields(kernel.kept, operands)),
   };
   const padded = roundUp(keyDim, 16);
-  const states = 1 + KEPT_STATES + (kernel.kept === undefined ? 0 : 1);
-  const bytes = (padded * 16 * states + 2 * padded) * 4;
+  const bytes = (padded * 16 * (1 + KEPT_STATES) + 2 * padded) * 4;
   const source = kernelFunction({ symbol, tables: [], type: 'ScanConfig', config, call: 'tw_scan' });
   return { includes: ['recurrent/scan.h'], helpers: [], source, scratchBytes: roundUp(bytes, 4096) };
 }

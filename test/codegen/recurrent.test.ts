@@ -6,7 +6,7 @@ import { verifyKernels } from '../../ir/verifyKernel.js';
 import { expectSame } from '../support/numbers.js';
 import { emulateModule } from './cuda/emulate.js';
 import { RUNNABLE, runGenerated } from './harness.js';
-import { madeUpTrees, type ScanCase, scanInputs, scanModule } from './recurrentCases.js';
+import { madeUpTrees, type ScanCase, scanInputs, scanModule, STATES } from './recurrentCases.js';
 
 const DELTA: ScanCase = {
   ...{ rule: 'delta', mask: 'path', keyHeads: 1, heads: 2, keyDim: 20, valueDim: 20 },
@@ -24,12 +24,17 @@ const sizesOf = (inputs: ReadonlyMap<string, Float64Array>, rows: number) => ({
   ...(inputs.has('key') ? { C: inputs.get('key')!.length } : {}),
 });
 
-/** The values of every buffer after both kernels. */
-type Run = (own: ScanCase, parents: readonly number[], names?: readonly number[]) => ReadonlyMap<string, Float64Array>;
+/** The values of every buffer after both kernels. `kept`: the states, and the rows that are read and written. */
+type Run = (
+  own: ScanCase,
+  parents: readonly number[],
+  names?: readonly number[],
+  kept?: ReadonlyMap<string, Float64Array>,
+) => ReadonlyMap<string, Float64Array>;
 
-const host: Run = (own, parents, names) => {
+const host: Run = (own, parents, names, kept = new Map()) => {
   const module = scanModule(own);
-  const inputs = scanInputs(module, parents, names);
+  const inputs = new Map([...scanInputs(module, parents, names), ...kept]);
   const isa = RUNNABLE[0]!;
   return runGenerated(module, {
     sizes: sizesOf(inputs, parents.length),
@@ -42,9 +47,9 @@ const host: Run = (own, parents, names) => {
   }).values;
 };
 
-const fibres: Run = (own, parents, names) => {
+const fibres: Run = (own, parents, names, kept = new Map()) => {
   const module = scanModule(own);
-  const inputs = scanInputs(module, parents, names);
+  const inputs = new Map([...scanInputs(module, parents, names), ...kept]);
   return emulateModule(module, {
     sizes: sizesOf(inputs, parents.length),
     inputs,
@@ -54,11 +59,11 @@ const fibres: Run = (own, parents, names) => {
   }).values;
 };
 
-const expected: Run = (own, parents, names) => {
+const expected: Run = (own, parents, names, kept = new Map()) => {
   const module = scanModule(own);
   verifyKernels(module);
   verifyIndices(module);
-  const inputs = scanInputs(module, parents, names);
+  const inputs = new Map([...scanInputs(module, parents, names), ...kept]);
   return interpretModule(module, { sizes: sizesOf(inputs, parents.length), buffers: inputs, tensors: tensors(own) });
 };
 
@@ -96,5 +101,47 @@ describe.each([
         ),
       );
     }
+  });
+
+  it('go on from rows of states, with the same bits', () => {
+    const own: ScanCase = { ...DELTA, mask: 'column', isKept: true };
+    // A chain with branches behind its third row, the deepest first, and a tree beside it.
+    const [chain, cut] = [22, 2];
+    const parents = [...Array.from({ length: chain }, (_, row) => row - 1)];
+    for (let row = chain - 2; row >= cut; row -= 3) parents.push(row, parents.length);
+    const beside = parents.length;
+    parents.push(-1, beside, beside);
+    const none = (rows: number): Float64Array => new Float64Array(rows).fill(-1);
+    const size = own.heads * own.keyDim * own.valueDim;
+    const keptOf = (rows: number, from: number, to: Record<number, number>, also = -1, state?: Float64Array) => {
+      const slots = none(rows);
+      for (const [row, slot] of Object.entries(to)) slots[Number(row)] = slot;
+      return new Map([
+        ['from', none(rows).fill(from, 0, 1)],
+        ['to', slots],
+        ['also', none(rows).fill(also, rows - 1)],
+        ['state', state ?? new Float64Array(STATES * size)],
+      ]);
+    };
+    const leaf = beside - 1;
+    const whole = run(own, parents, undefined, keptOf(parents.length, -1, { [leaf]: 4, [cut - 1]: 1 }));
+    const first = run(own, [-1, 0], [0, 1], keptOf(cut, -1, { [cut - 1]: 2 }, 1));
+    const rest = parents.slice(cut).map((parent) => (parent < 0 ? -1 : parent - cut));
+    // In place: the last branch's leaf is written where the tree goes on from.
+    const names = rest.map((_, i) => i + cut);
+    const kept = keptOf(rest.length, 2, { [leaf - cut]: 2, [chain - 1 - cut]: 0 }, -1, first.get('state'));
+    const second = run(own, rest, names, kept);
+    const width = own.heads * own.valueDim;
+    expectSame(first.get('out'), whole.get('out')!.subarray(0, cut * width), 'the first rows');
+    expectSame(second.get('out'), whole.get('out')!.subarray(cut * width), 'the rows behind them');
+    const rowOf = (from: ReadonlyMap<string, Float64Array>, row: number) =>
+      from.get('state')!.subarray(row * size, (row + 1) * size);
+    expectSame(rowOf(first, 1), rowOf(whole, 1), 'a state');
+    expectSame(rowOf(first, 2), rowOf(whole, 1), 'the same in another row');
+    expectSame(rowOf(second, 2), rowOf(whole, 4), 'the state of a leaf');
+    expectSame(rowOf(second, 1), rowOf(first, 1), 'a row that nobody writes');
+    const wanted = expected(own, rest, names, kept);
+    for (const name of ['out', 'state'])
+      wanted.get(name)!.forEach((x, i) => expect(Math.abs(second.get(name)![i]! - x), `${i}`).toBeLessThan(2e-5));
   });
 });

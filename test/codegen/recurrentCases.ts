@@ -14,7 +14,12 @@ export interface ScanCase {
   readonly epsilon?: number;
   readonly scale?: number;
   readonly hasSkip?: boolean;
+  /** Trees go on from rows of states, and write some. */
+  readonly isKept?: boolean;
 }
+
+/** Rows of states. */
+export const STATES = 5;
 
 /** The row above each row, −1 for none, in depth-first order. `depth`: of a chain of rows where paths part. */
 export function madeUpTrees(rows: number, seed: number, partsAt = 3): readonly number[] {
@@ -55,7 +60,7 @@ export function treeInputs(parents: readonly number[]): ReadonlyMap<string, Floa
 }
 
 export function scanModule(own: ScanCase): KernelModule {
-  const { rule, mask, keyHeads, heads, keyDim, valueDim, dtype = 'f32', epsilon, scale, hasSkip } = own;
+  const { rule, mask, keyHeads, heads, keyDim, valueDim, dtype = 'f32', epsilon, scale, hasSkip, isKept = false } = own;
   const input = (name: string, type: DType, columns: number, rows = 'T') =>
     ({ name, dtype: type, rows, columns, space: 'input' }) as const;
   const arena = (name: string) => ({ name, dtype: 'i32', rows: 'T', columns: 1, space: 'arena' }) as const;
@@ -69,12 +74,17 @@ export function scanModule(own: ScanCase): KernelModule {
     input('v', dtype, heads * valueDim),
     input('decay', 'f32', heads),
     input('beta', 'f32', heads),
+    ...(isKept ? ['from', 'to', 'also'].map((name) => input(name, 'i32', 1)) : []),
   ];
+  const state = { name: 'state', dtype: 'f32', rows: STATES, columns: heads * keyDim * valueDim } as const;
   const roles = {
     begin: { kind: 'row', of: 'C' },
     position: { kind: 'depth' },
     key: { kind: 'row', of: 'T' },
     subtree_end: { kind: 'subtreeEnd' },
+    from: { kind: 'entryOrNone', state: 'state' },
+    to: { kind: 'slot', state: 'state' },
+    also: { kind: 'slot', state: 'state' },
   } as const;
   const end = isPath ? 'ends' : 'subtree_end';
   return {
@@ -89,11 +99,13 @@ export function scanModule(own: ScanCase): KernelModule {
         role: Object.hasOwn(roles, name) ? roles[name as keyof typeof roles] : { kind: 'values' },
       })),
       outputs: [{ name: 'out', buffer: 'out', dtype: 'f32', shape: ['T', heads * valueDim] }],
-      takes: [],
-      gives: [],
+      takes: isKept ? ['state'] : [],
+      gives: isKept ? ['state'] : [],
     },
+    ...(isKept ? { states: [state] } : {}),
     buffers: [
       ...inputs,
+      ...(isKept ? [{ ...state, space: 'state' } as const] : []),
       ...['before_1', 'before_3'].map(arena),
       ...(isPath ? [arena('ends')] : []),
       ...(hasSkip === true ? [{ name: 'skip', dtype: 'f32', rows: heads, columns: 1, space: 'weight' } as const] : []),
@@ -139,6 +151,7 @@ export function scanModule(own: ScanCase): KernelModule {
         ...(scale === undefined ? {} : { scale }),
         ...{ q: 'q', k: 'k', v: 'v', decay: 'decay', beta: 'beta', before: 'before_1', end, out: 'out' },
         ...(hasSkip === true ? { skip: 'skip' } : {}),
+        ...(isKept ? { kept: { state: 'state', from: 'from', to: ['to', 'also'] }, versions: { state: 0 } } : {}),
       },
     ],
   };

@@ -13,28 +13,10 @@ import { findArchitecture } from '../../models/families/registry.js';
 import type { Numerics } from '../../passes/numerics.js';
 import { lower, optimize } from '../../passes/runPasses.js';
 import { environment } from '../passes/modelEnvironment.js';
+import { RECURRENT_FILES } from '../support/recurrentFiles.js';
 import { pathsOfWalk, scoreInputs, walkStates } from '../support/stateWalk.js';
 
 const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };
-const SMALL = {
-  ...{ hidden_size: 16, intermediate_size: 24, num_hidden_layers: 2, num_attention_heads: 2 },
-  ...{ num_key_value_heads: 1, head_dim: 8, vocab_size: 40, max_position_embeddings: 256 },
-};
-const FILES = {
-  'qwen3.5': {
-    architectures: ['Qwen3_5ForCausalLM'],
-    ...SMALL,
-    layer_types: ['linear_attention', 'full_attention'],
-    ...{ linear_num_key_heads: 1, linear_num_value_heads: 2, linear_key_head_dim: 4, linear_value_head_dim: 6 },
-    linear_conv_kernel_dim: 4,
-  },
-  lfm2: { architectures: ['Lfm2ForCausalLM'], ...SMALL, full_attn_idxs: [1], conv_L_cache: 3 },
-  mamba2: {
-    architectures: ['Mamba2ForCausalLM'],
-    ...SMALL,
-    ...{ num_heads: 4, head_dim: 8, expand: 2, n_groups: 2, state_size: 4 },
-  },
-};
 const CACHE_ROWS = 16 * 64;
 
 const statesOf = (graph: Graph): ReadonlyMap<string, Float64Array> =>
@@ -47,7 +29,7 @@ const statesOf = (graph: Graph): ReadonlyMap<string, Float64Array> =>
 const asDoubles = (arrays: Readonly<Record<string, ArrayLike<number> | undefined>>): Map<string, Float64Array> =>
   new Map(Object.entries(arrays).map(([name, array]) => [name, Float64Array.from(array ?? [])]));
 
-describe.each(Object.entries(FILES))('steps of %s', (_, json) => {
+describe.each(Object.entries(RECURRENT_FILES))('steps of %s', (_, json) => {
   const model = findArchitecture(json, 'config.json').family.describe(json, 'config.json', 'f32');
   const states = model.states!;
   const dtypeOf = () => 'f32' as const;

@@ -95,6 +95,7 @@ export function pathModel({
   const slots = adapters && new PathAdapters(adapters, { isLost: () => isLost, lose: () => (isLost = true) });
   const begin = () =>
     new SequenceTable({
+      ...(states > 0 ? { states: { rows: states, tails: 1, hasScans: true } } : {}),
       adapters: slots && { slots: slots.count, slot: -1, inputs: ['adapter', 'rowAdapter'] },
       ...{ pages: mapped, keys: all.keys, maxLength, keptRows: all.keptRows, filters: true },
       draft: draft && { keptRows: drafts.limits.rows, takesFeatures: drafts.ahead === 1 },

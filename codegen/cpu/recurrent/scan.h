@@ -7,8 +7,7 @@
  * the same order, and so the same bits.
  *
  * Where states are kept between calls, a tree goes on from a row of them, and states behind some of its rows go to
- * others. An item has read its own before it writes, and keeps a copy where the tree parts: the row may be written by
- * then.
+ * others. An item has read its own before it writes. It needs that no more, once rows part: the first that does is kept.
  *
  * What is added up over d is the sum of four, each of every fourth row of the state.
  */
@@ -38,7 +37,7 @@ typedef struct ScanItem {
   int head, key_head, column, columns;
   int padded;
   float *k, *q;
-  tw_v *state, *saved, *begun;  /* begun: what the tree goes on from, if it parts and states are kept */
+  tw_v *state, *saved;
 } ScanItem;
 
 /* Elements [0, d) of a head, divided by their norm, times scale; zeros up to `padded`. */
@@ -173,21 +172,18 @@ TW_FN void tw_scan_keep(const ScanConfig config, const tw_launch *launch, const 
   }
 }
 
-/* The rows [first, past) of a tree. parts_within: some row of it has several behind it. */
-TW_FN void tw_scan_tree(const ScanConfig config, const tw_launch *launch, const ScanItem *item, int64_t first,
-    int64_t past, int parts_within) {
+/* The rows [first, past) of a tree. */
+TW_FN void tw_scan_tree(
+    const ScanConfig config, const tw_launch *launch, const ScanItem *item, int64_t first, int64_t past) {
   const int32_t *const before = (const int32_t *)launch->buffers[config.before];
   const int32_t *const end = (const int32_t *)launch->buffers[config.end];
   const size_t bytes = (size_t)item->padded * sizeof(tw_v);
   int64_t rows[32];
-  const int begins_again = config.keeps && parts_within;
   int kept = 0;
   for (int64_t row = first; row < past; row++) {
     const int64_t parent = row == first ? row : before[row];
-    if (parent >= row || parent < first) {
-      tw_scan_begin(config, launch, item, first);
-      if (begins_again) memcpy(item->begun, item->state, bytes);
-    } else if (parent != row - 1) {
+    if (parent >= row || parent < first) tw_scan_begin(config, launch, item, first);
+    else if (parent != row - 1) {
       while (kept > 0 && rows[kept - 1] > parent) kept--;
       int64_t at;
       if (kept > 0) {
@@ -195,8 +191,7 @@ TW_FN void tw_scan_tree(const ScanConfig config, const tw_launch *launch, const 
         memcpy(item->state, item->saved + (kept - 1) * item->padded, bytes);
       } else {
         at = first;
-        if (begins_again) memcpy(item->state, item->begun, bytes);
-        else tw_scan_zero(item);
+        tw_scan_begin(config, launch, item, first);
         tw_scan_row(config, launch, item, at, 0);
       }
       /* Down the path to the parent: of the rows below `at`, the one that it lies below. */
@@ -232,19 +227,16 @@ TW_FN void tw_scan(const ScanConfig config, const tw_launch *launch, int32_t wor
   item.padded = (config.key_dim + 15) / 16 * 16;
   item.state = (tw_v *)(launch->scratch + worker * launch->scratch_bytes);
   item.saved = item.state + item.padded;
-  item.begun = item.saved + config.kept * item.padded;
-  item.k = (float *)(item.begun + (config.keeps ? item.padded : 0));
+  item.k = (float *)(item.saved + config.kept * item.padded);
   item.q = item.k + item.padded;
   /* Trees in order: this one is the `tree`th, and has the rows [first, past). */
   int64_t tree = -1, first = 0, past = 0;
-  int parts_within = 0;
   for (;;) {
     const int64_t at = __atomic_fetch_add(launch->next, 1, __ATOMIC_RELAXED);
     const int64_t wanted = at / of_tree, own = at % of_tree;
     while (tree < wanted && past < rows) {
       first = past;
-      parts_within = 0;
-      for (past = first + 1; past < rows && before[past] < past; past++) parts_within |= before[past] != past - 1;
+      for (past = first + 1; past < rows && before[past] < past;) past++;
       tree++;
     }
     if (tree < wanted) return;
@@ -252,6 +244,6 @@ TW_FN void tw_scan(const ScanConfig config, const tw_launch *launch, int32_t wor
     item.key_head = (int)((int64_t)item.head * config.key_heads / config.heads);
     item.column = (int)(own % blocks) * 16;
     item.columns = config.value_dim - item.column < 16 ? config.value_dim - item.column : 16;
-    tw_scan_tree(config, launch, &item, first, past, parts_within);
+    tw_scan_tree(config, launch, &item, first, past);
   }
 }

@@ -1,5 +1,4 @@
 /** Kernels of recurrent layers on a GPU. */
-import { UserError } from '../../../errors.js';
 import type { CudaLoopSchedule } from '../../../ir/cuda.js';
 import type { LinksKernel, ScanKernel } from '../../../ir/kernel.js';
 import { roundUp } from '../../../ir/types.js';
@@ -50,21 +49,23 @@ const WARP_COLUMNS = 8;
 const CHUNK_ROWS = 8;
 /** Most warps of a block: all have the same queries and keys. */
 const MAX_WARPS = 4;
-/** Rows in which the trees of a block begin. */
+/** Rows in which the trees of a block begin; fewer where many trees may have a row each, as texts that go on do. */
 const WINDOW = 32;
+const STEP_WINDOW = 8;
 /** States of rows where paths part that a block keeps: two of 128 rows leave room for three blocks. */
 const KEPT_STATES = 2;
 
 export function emitScan(kernel: ScanKernel, operands: CudaOperands, _: CudaLoopSchedule, symbol: string): EmittedCuda {
   const { keyHeads, heads, keyDim, valueDim, rule, scale = 1, epsilon, skip, rows } = kernel;
-  if (kernel.kept !== undefined)
-    throw new UserError('states of recurrent layers are kept on a CPU alone yet', 'generate with --target cpu');
   const warps = Math.min(MAX_WARPS, Math.ceil(valueDim / WARP_COLUMNS));
   const threads = 32 * warps;
   const columns = warps * WARP_COLUMNS;
   const stride = (name: string): number => operands.get(name).stride;
   const padded = roundUp(keyDim, 16);
-  const chunk = CHUNK_ROWS * (2 * padded + columns + 2) + 2 * (CHUNK_ROWS + 4);
+  const { kept } = kernel;
+  const window = kept === undefined ? WINDOW : STEP_WINDOW;
+  const chunk =
+    CHUNK_ROWS * (2 * padded + columns + 2) + 2 * (CHUNK_ROWS + 4) + (kept === undefined ? 0 : 2 * CHUNK_ROWS);
   const sharedBytes = 4 * (3 * chunk + (KEPT_STATES * padded * threads) / 4);
   const fields: ConfigFields = {
     keyHeads,
@@ -83,8 +84,9 @@ export function emitScan(kernel: ScanKernel, operands: CudaOperands, _: CudaLoop
     betaStride: stride(kernel.beta),
     skipStride: skip === undefined ? 0 : stride(skip),
     outStride: stride(kernel.out),
-    window: WINDOW,
+    window,
     kept: KEPT_STATES,
+    ...(kept === undefined ? {} : { keeps: true, statesStride: stride(kept.state) }),
     threads,
   };
   const typeOf = (name: string): string => ELEMENT_TYPES[operands.get(name).dtype];
@@ -94,6 +96,7 @@ export function emitScan(kernel: ScanKernel, operands: CudaOperands, _: CudaLoop
     ...{ q, k, v, decay, beta, before, end },
     ...(skip === undefined ? {} : { skip }),
     out,
+    ...(kept === undefined ? {} : { states: kept.state, from: kept.from, to: kept.to[0], also: kept.to[1] }),
   });
   const { extents } = operands;
   const source = unitText({
@@ -101,9 +104,9 @@ export function emitScan(kernel: ScanKernel, operands: CudaOperands, _: CudaLoop
     includes: ['recurrent/scan.cuh'],
     config: { type: 'ScanConfig', fields },
     functors: [],
-    head: kernelHead({ symbol, extents, operands, tensorMaps: [], threads }),
+    head: kernelHead({ symbol, extents, operands, tensorMaps: [], threads, isRestrict: kept === undefined }),
     body: `  await_previous();\n  scan<config, ${types}>(${rows}, ${buffers});`,
   });
-  const gridX = { kind: 'tiles', extent: rows, per: WINDOW, times: 1 } as const;
+  const gridX = { kind: 'tiles', extent: rows, per: window, times: 1 } as const;
   return emittedPlain(source, threads, gridX, { lines: heads * Math.ceil(valueDim / columns), sharedBytes });
 }

@@ -9,6 +9,9 @@
  * way meanwhile. States of rows where paths part are kept there too, the nearest to the root first. Where a path
  * goes on from another row, its state is computed again, from the nearest row above it whose state is kept: the same
  * operations in the same order, and so the same bits.
+ *
+ * Where states are kept between calls, a tree goes on from a row of them, and states behind some of its rows go to
+ * others. A block has read its own before it writes. It needs that no more, once rows part: the first that does is kept.
  */
 #pragma once
 #include "lib/elements.cuh"
@@ -25,8 +28,11 @@ struct ScanConfig {
   bool is_delta, is_normed, has_skip;
   float scale, epsilon;
   int q_stride, k_stride, v_stride, decay_stride, beta_stride, skip_stride, out_stride;
-  /* Rows of a window, states that are kept. */
+  /* Rows of a window, states that are kept in shared memory. */
   int window, kept;
+  /* Whether trees go on from rows of states, f32 [rows, heads * d * e], and write some. */
+  bool keeps;
+  int states_stride;
   /* Of the launch. */
   int threads;
 
@@ -40,8 +46,13 @@ struct ScanConfig {
   TW_CONSTEXPR int vectors() const { return (2 * SCAN_ROWS + warps() - 1) / warps(); }
   TW_CONSTEXPR int elements() const { return (padded() + 31) / 32; }
   TW_CONSTEXPR int values() const { return (SCAN_ROWS * columns() + threads - 1) / threads; }
-  /* Floats of a chunk: k and q of each row, v, decay and beta; before and end of the rows and one more, as ints. */
-  TW_CONSTEXPR int chunk() const { return SCAN_ROWS * (2 * padded() + columns() + 2) + 2 * (SCAN_ROWS + 4); }
+  /*
+   * Floats of a chunk: k and q of each row, v, decay and beta; as ints before and end of the rows and one more, and
+   * rows of states that they go to.
+   */
+  TW_CONSTEXPR int chunk() const {
+    return SCAN_ROWS * (2 * padded() + columns() + 2) + 2 * (SCAN_ROWS + 4) + (keeps ? 2 * SCAN_ROWS : 0);
+  }
   TW_CONSTEXPR int shared_bytes() const { return 4 * (3 * chunk() + kept * own() * threads); }
   TW_CONSTEXPR bool is_legal() const {
     return threads % 32 == 0 && threads >= 32 && window > 0 && window <= 32 && kept >= 0 && heads % key_heads == 0;
@@ -54,6 +65,8 @@ template <class T, class O, class S> struct ScanBuffers {
   const i32 *before, *end;
   const S *skip;
   O *out;
+  f32 *states;
+  const i32 *from, *to, *also;
 };
 
 /* A chunk in shared memory. */
@@ -66,6 +79,7 @@ template <ScanConfig config> struct ScanChunk {
   TW_DEVICE float *beta() const { return decay() + SCAN_ROWS; }
   TW_DEVICE int *before() const { return (int *)(beta() + SCAN_ROWS); }
   TW_DEVICE int *end() const { return before() + SCAN_ROWS + 4; }
+  TW_DEVICE int *kept_in(int which) const { return end() + SCAN_ROWS + 4 + which * SCAN_ROWS; }
 };
 
 /* What a thread has of rows on their way. */
@@ -73,7 +87,7 @@ template <ScanConfig config> struct ScanFetch {
   float x[config.vectors()][config.elements()];
   float v[config.values()];
   float factor;
-  int link;
+  int link, kept_in;
 };
 
 template <ScanConfig config, class T, class O, class S> struct Scan {
@@ -118,6 +132,11 @@ template <ScanConfig config, class T, class O, class S> struct Scan {
     to.link = 0;
     if (threadIdx.x < 32 && l <= SCAN_ROWS && first + l < rows)
       to.link = threadIdx.x < 16 ? buffers.before[first + l] : buffers.end[first + l];
+    if constexpr (config.keeps) {
+      to.kept_in = -1;
+      if (threadIdx.x < 32 && l < SCAN_ROWS && first + l < last)
+        to.kept_in = threadIdx.x < 16 ? buffers.to[first + l] : buffers.also[first + l];
+    }
   }
 
   TW_DEVICE void place(const ScanFetch<config> &from, const ScanChunk<config> &to) const {
@@ -146,6 +165,8 @@ template <ScanConfig config, class T, class O, class S> struct Scan {
     if (threadIdx.x < 2 * SCAN_ROWS) to.decay()[threadIdx.x] = from.factor;
     const int l = threadIdx.x % 16;
     if (threadIdx.x < 32 && l <= SCAN_ROWS) (threadIdx.x < 16 ? to.before() : to.end())[l] = from.link;
+    if constexpr (config.keeps)
+      if (threadIdx.x < 32 && l < SCAN_ROWS) to.kept_in(threadIdx.x / 16)[l] = from.kept_in;
   }
 
   /* The state behind row r of a chunk, from that before it; what is read of it, the same in the lanes of a column. */
@@ -204,12 +225,46 @@ template <ScanConfig config, class T, class O, class S> struct Scan {
     for (int i = 0; i < config.own(); i++) state[i] = 0.0f;
   }
 
+  /* This lane's rows of its column in row `row` of the states. */
+  TW_DEVICE f32 *states_of(int row) const {
+    const int column = column0 + warp * SCAN_COLUMNS + lane / SCAN_LANES;
+    return buffers.states + (long long)row * config.states_stride
+        + (head * config.key_dim + 4 * (lane % SCAN_LANES)) * config.value_dim + column;
+  }
+  /* Whether its row `i` is one of the state, and the column too. */
+  TW_DEVICE bool is_of_state(int i) const {
+    const int column = column0 + warp * SCAN_COLUMNS + lane / SCAN_LANES;
+    return 16 * (i / 4) + 4 * (lane % SCAN_LANES) + i % 4 < config.key_dim && column < config.value_dim;
+  }
+
+  /* What a tree that begins with row `first` goes on from. */
+  TW_DEVICE void begin(float (&state)[config.own()], int first) const {
+    zero(state);
+    if constexpr (config.keeps) {
+      const int row = buffers.from[first];
+      if (row < 0) return;
+      const f32 *const at = states_of(row);
+#pragma unroll
+      for (int i = 0; i < config.own(); i++)
+        if (is_of_state(i)) state[i] = at[(16 * (i / 4) + i % 4) * config.value_dim];
+    }
+  }
+
+  /* Writes the state to row `row` of the states, unless that is none. */
+  TW_DEVICE void keep(const float (&state)[config.own()], int row) const {
+    if (row < 0) return;
+    f32 *const at = states_of(row);
+#pragma unroll
+    for (int i = 0; i < config.own(); i++)
+      if (is_of_state(i)) at[(16 * (i / 4) + i % 4) * config.value_dim] = state[i];
+  }
+
   /* The rows [first, past) of a tree. */
   TW_DEVICE void tree(int first, int past) const {
     const int column = column0 + warp * SCAN_COLUMNS + lane / SCAN_LANES;
     const bool is_stored = lane % SCAN_LANES == 0 && column < config.value_dim;
     float state[config.own()];
-    zero(state);
+    begin(state, first);
     int kept = 0, kept_rows[config.kept > 0 ? config.kept : 1];
     ScanFetch<config> next;
     fetch(next, first, SCAN_ROWS, past);
@@ -222,11 +277,15 @@ template <ScanConfig config, class T, class O, class S> struct Scan {
       const ScanChunk<config> at = chunk(turn);
       for (int r = 0; r < SCAN_ROWS && start + r < past; r++) {
         const int row = start + r, parent = row == first ? row : at.before()[r];
-        if (parent >= row || parent < first) zero(state);
-        else if (parent != row - 1) back_to(state, kept, kept_rows, first, parent);
+        if (row != first && (parent >= row || parent < first)) zero(state);
+        else if (row != first && parent != row - 1) back_to(state, kept, kept_rows, first, parent);
         const float told = step(state, at, r);
         if (is_stored)
           store(buffers.out + (long long)row * config.out_stride + head * config.value_dim + column, told);
+        if constexpr (config.keeps) {
+          keep(state, at.kept_in(0)[r]);
+          keep(state, at.kept_in(1)[r]);
+        }
         /* More than the next row goes on from here. */
         const bool parts = row + 1 < past && at.before()[r + 1] == row && at.end()[r + 1] < at.end()[r];
         if (parts && kept < config.kept) {
@@ -254,7 +313,7 @@ template <ScanConfig config, class T, class O, class S> struct Scan {
 #pragma unroll
       for (int i = 0; i < config.own(); i++) state[i] = saved(depth - 1)[i * config.threads];
     } else {
-      zero(state);
+      begin(state, first);
       again(state, at);
     }
     /* Down the path to the parent: of the rows below `at`, the one that it lies below. */
