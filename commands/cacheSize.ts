@@ -59,6 +59,10 @@ const STEP_TOKENS = Math.max(PAGE_TOKENS, ROW_PAD);
 const tokenBytesOf = (model: CompiledModel): number =>
   keptStates(model).reduce((sum, state) => sum + stateRowBytes(state), 0);
 
+/** Bytes of rows of recurrent states, and of all else that is kept beside keys and values. */
+export const otherBytesOf = ({ plan }: Pick<CompiledModel, 'plan'>): number =>
+  plan.states.reduce((sum, state) => sum + (isPaged(state) ? 0 : stateBytes(state, state.rows)), 0);
+
 /**
  * Compiles the model with a cache that has room for the demand, or for as much of it as memory holds. Throws UserError
  * where a prompt does not fit.
@@ -248,7 +252,7 @@ function fittingTokens(opened: OpenedModel, { tensors }: Pick<Checkpoint, 'tenso
     const free = target.devices.isHost
       ? Math.min(room, HOST_SHARE * availableMemory()) / replicas
       : share * stages * room;
-    return free - weights - arenas(stages);
+    return free - weights - arenas(stages) - otherBytesOf(model);
   };
   const parallelism = parallelismOf(request, devices, (stages) => spare({ replicas: 1, stages }) > 0);
   const rows = spare(parallelism) / tokenBytesOf(model) - ROWS_BEHIND;

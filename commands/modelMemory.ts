@@ -9,6 +9,7 @@ import { MemoryBudget } from '../engine/memory.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import { planWeights } from '../runtime/weightPlan.js';
 import { defined } from '../system/defined.js';
+import { otherBytesOf } from './cacheSize.js';
 
 /** Tokens that a model has memory for before its budget gives it more. */
 export const FIRST_TOKENS = 1024;
@@ -29,19 +30,21 @@ type Placed = Pick<LoadRequest, 'model' | 'devices' | 'parallel'>;
 function freeBytes(opened: OpenedModel, request: Placed): number {
   const { model } = opened;
   const { devices } = model.target;
-  if (devices.isHost) return HOST_SHARE * availableMemory();
+  // Rows of states take the memory of a host when they are used first.
+  if (devices.isHost) return Math.max(0, HOST_SHARE * availableMemory() - otherBytesOf(model));
   const rebuild = rebuildOpened(request.model, opened);
   const visible = typeof request.devices === 'number' ? request.devices : 1;
   return DEVICE_SHARE * (devices.freeBytes?.(model.device, visible, rebuild) ?? roomFor(model, 1, 1, rebuild));
 }
 
 /** Bytes of a model beside keys and values. */
-function weightBytes({ model }: OpenedModel, { tensors }: Pick<Checkpoint, 'tensors'>): number {
-  const { plan, target } = model;
+function weightBytes(opened: OpenedModel, { tensors }: Pick<Checkpoint, 'tensors'>): number {
+  const { plan, target } = opened.model;
   const { packedBytes, mappedBytes } = planWeights(plan.weights, plan.constants, tensors);
   const arena = Math.max(...plan.functions.map(({ arenaBytes }) => arenaBytes));
   // A host reads mapped weights in place. A GPU holds a call's activations while the next one is prepared.
-  return target.devices.isHost ? packedBytes + arena : packedBytes + mappedBytes + 2 * arena;
+  if (target.devices.isHost) return packedBytes + arena;
+  return packedBytes + mappedBytes + 2 * arena + otherBytesOf(opened.model);
 }
 
 export class ModelMemory {
