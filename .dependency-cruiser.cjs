@@ -47,7 +47,7 @@ const MAY_IMPORT = {
   // A runtime executes a plan made elsewhere, perhaps long ago. Seeing only plan data, it cannot lean on the compiler.
   runtime: [
     '^ir/(plan|unit|function|extents|scoring|cuda|kernel|kernelAccess)[.]ts$',
-    '^ir/(types|packing|storage|blocks|groups|encoding|rounding)[.]ts$',
+    '^ir/(types|packing|storage|blocks|groups|microscaled|encoding|rounding)[.]ts$',
   ],
   // The tuner drives the compiler and the runtime, and nothing of theirs depends on being tuned.
   autotune: ['^ir/', '^passes/', '^codegen/', '^runtime/'],
