@@ -86,6 +86,10 @@ function piecesOf({ shape, parts, partOf, name }: ExpectedTensor, model: Model):
     });
 }
 
+/** Whether some of a matrix is read turned, and some as it is: no product has its rows, and no adapter rides there. */
+const isPartlyTurned = ({ parts = [] }: ExpectedTensor): boolean =>
+  parts.some((part) => 'columns' in part) && parts.some((part) => 'stride' in part);
+
 function kindOf(path: string, parameter: string, { role, shape }: ExpectedTensor, model: Model): ModuleKind {
   const heads = model.config.head?.layers.map(({ module }) => module) ?? [];
   if (heads.includes(path)) return 'head';
@@ -109,7 +113,7 @@ export function modulesOf(model: Model): ReadonlyMap<string, BaseModule> {
   const headName = tied === undefined ? undefined : hubHead(tied.head);
   const add = (tensor: ExpectedTensor, kind?: ModuleKind): void => {
     const [, path, parameter] = PARAMETER.exec(tensor.name) ?? [];
-    if (path === undefined || parameter === undefined) return;
+    if (path === undefined || parameter === undefined || isPartlyTurned(tensor)) return;
     const module = modules.get(path) ?? {
       path,
       kind: kind ?? kindOf(path, parameter, tensor, model),

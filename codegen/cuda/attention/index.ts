@@ -7,7 +7,7 @@ import type { AttentionKernel } from '../../../ir/kernel.js';
 import type { CudaOperands, EmittedCuda } from '../text/operands.js';
 import { decodeText, isDecodeText } from './decode.js';
 import { promptText } from './prompt.js';
-import { tileOf } from './tile.js';
+import { isLatent, latentParts, tileOf } from './tile.js';
 
 /**
  * Prints an attention kernel as CUDA. The schedule must be legal for it (isLegalAttention). Throws if a batch may be
@@ -32,6 +32,7 @@ export function emitAttention(
 
 function launchOf(kernel: AttentionKernel, schedule: CudaAttentionSchedule): LaunchShape {
   const { skeleton, queries, cluster = 1 } = schedule;
+  const parts = skeleton === 'mma' && isLatent(kernel) ? latentParts(kernel) : 1;
   const { isGrouped, threads, dynamicBytes } = tileOf(kernel, schedule);
   return {
     threads,
@@ -47,7 +48,7 @@ function launchOf(kernel: AttentionKernel, schedule: CudaAttentionSchedule): Lau
               : ({ kind: 'tiles' } as const)),
             extent: kernel.rows,
             per: queries,
-            times: kernel.kvHeads * cluster,
+            times: kernel.kvHeads * cluster * parts,
           },
           gridY: { kind: 'constant', count: 1 },
         }

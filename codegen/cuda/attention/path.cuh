@@ -68,6 +68,8 @@ struct PathConfig {
   bool is_kept = false;
   /* Of a block of warpgroups: registers of a thread that loads or multiplies. */
   int loader_registers = 40, product_registers = 232;
+  /* Columns that heads of queries and keys go on with, those of keys the same for all (attention/latent.cuh). */
+  int tail = 0, q_tail_stride = 0, k_tail_stride = 0;
 
   TW_CONSTEXPR int group() const { return heads / kv_heads; }
   TW_CONSTEXPR bool is_bounded() const { return window > 0 || chunk > 0; }
@@ -97,6 +99,8 @@ struct PathConfig {
 template <class Element, class Key, class Out, class Sink = float> struct PathOperands {
   const Element *q;
   const Key *k, *v;
+  const Element *q_tail;
+  const Key *k_tail;
   const float *k_scales, *v_scales;
   /* Of a token: where its path begins in the list of keys, and its position there. */
   const int *begin, *position, *key;

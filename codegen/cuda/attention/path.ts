@@ -189,6 +189,8 @@ export function pathUnit(
         ['q', kernel.q],
         ['k', kernel.k],
         ['v', kernel.v],
+        ['q_tail', kernel.tail?.q],
+        ['k_tail', kernel.tail?.k],
         ['k_scales', scales?.k],
         ['v_scales', scales?.v],
         ['begin', mask.begin],

@@ -8,14 +8,14 @@ import {
   RESIDENT_BLOCKS,
 } from '../../../ir/cuda.js';
 import { CACHE_FORMATS } from '../../../ir/function.js';
-import { valueDimOf } from '../../../ir/attentionDims.js';
+import { type AttentionTail, valueDimOf } from '../../../ir/attentionDims.js';
 import type { AttentionKernel, KernelModule } from '../../../ir/kernel.js';
 import { mostSeen } from '../../../ir/mask.js';
 import { hasOwnKeys } from '../../../ir/kernelAccess.js';
 import { oncePer } from '../../../ir/oncePer.js';
 import { type BufferDType, isFloat } from '../../../ir/types.js';
 import { WGMMA_ROWS } from '../wgmma/instruction.js';
-import { MAX_ROWS, MAX_RUN_ROWS, maxResident, MMA_ROWS, tileOf } from './tile.js';
+import { isLatent, LATENT_HEADS, latentParts, MAX_ROWS, MAX_RUN_ROWS, maxResident, MMA_ROWS, tileOf } from './tile.js';
 
 /**
  * Keys per step of the online softmax. The step determines rounding, so each skeleton has a fixed one, and results do
@@ -61,13 +61,12 @@ const MIN_LONE_PARTS = 3;
 /** Rows of a tile over a path that are best for prompts. */
 const PATH_ROWS = 64;
 
-function queriesOf(
-  skeleton: CudaAttentionSchedule['skeleton'],
-  { mask, heads, kvHeads }: AttentionKernel,
-): readonly number[] {
+function queriesOf(skeleton: CudaAttentionSchedule['skeleton'], kernel: AttentionKernel): readonly number[] {
+  const { mask, heads, kvHeads } = kernel;
   // Two warpgroups have 64 rows each.
   if (skeleton === 'wgmma') return [(MAX_ROWS * kvHeads) / heads];
   if (skeleton === 'simt' || mask.kind !== 'path') return QUERIES[skeleton];
+  if (isLatent(kernel)) return heads <= LATENT_HEADS ? [1, 2] : [1];
   const distance = (queries: number): number => Math.abs(Math.log2((queries * heads) / kvHeads / PATH_ROWS));
   return PATH_QUERIES.toSorted((a, b) => distance(a) - distance(b));
 }
@@ -100,6 +99,15 @@ function sharingProblem(
   { arch }: AttentionLimits,
 ): string | undefined {
   const { skeleton, keys, teams, cluster, lone, resident, sharesTiles } = schedule;
+  if (isLatent(kernel) && skeleton === 'mma') {
+    if ([teams, lone, resident, sharesTiles].some((each) => each !== undefined))
+      return 'blocks of latent attention have neither teams nor lone warps';
+    if (cluster === undefined) return undefined;
+    if (!CLUSTERS.includes(cluster)) return `a cluster has ${inWords(CLUSTERS)} blocks`;
+    if (schedule.queries > 1 || kernel.headDim % (MMA_ROWS * cluster) !== 0)
+      return `clusters of latent attention have one query, and ${MMA_ROWS} columns a block`;
+    return arch === 'sm_80' ? `${arch} has no clusters` : undefined;
+  }
   const { isDecode, isLone, slots } = tileOf(kernel, schedule);
   if (sharesTiles === true && (skeleton !== 'mma' || kernel.mask.kind !== 'path' || isDecode || isLone))
     return 'shared tiles want mma over paths, and several queries a block';
@@ -159,6 +167,17 @@ function wgmmaProblem(
   return scale > 0 ? undefined : `wgmma folds a positive scale into the softmax, not ${scale}`;
 }
 
+/** Why latent attention is not computed by tensor cores (attention/latent.cuh). */
+function latentProblem(kernel: AttentionKernel & { readonly tail: AttentionTail }): string | undefined {
+  const { headDim, tail, mask, cap, sink, slopes, scales, scale } = kernel;
+  if (mask.kind !== 'path' || mostSeen(mask) !== undefined) return 'mma takes them over paths without window or chunks';
+  if (headDim % 64 !== 0 || headDim > MAX_SIMT_COLUMNS || tail.headDim % 64 !== 0)
+    return `mma takes whole 64 columns of ${MAX_SIMT_COLUMNS} at most`;
+  if ([cap, sink, slopes, scales].some((each) => each !== undefined))
+    return 'mma takes no caps, sinks, slopes or codes';
+  return scale > 0 ? undefined : 'mma folds a positive scale into the softmax';
+}
+
 /** `true`, or the reason why `schedule` cannot be used for `kernel`. */
 export function isLegalAttention(
   kernel: AttentionKernel,
@@ -182,8 +201,12 @@ export function isLegalAttention(
     return `${skeleton} takes ${ATTENTION_KEYS[skeleton]} keys at a time: answers must not depend on the schedule`;
   if (kernel.slopes !== undefined && skeleton !== 'simt') return 'only simt takes slopes of heads';
   const isPlain = kernel.tail === undefined && kernel.valueDim === undefined;
-  if (skeleton !== 'simt' && !isPlain) return 'only simt takes keys with a tail, and values of another width than keys';
-  if (skeleton === 'mma') {
+  const latent = skeleton === 'mma' && isLatent(kernel) ? latentProblem(kernel) : 'they are other ones';
+  if (skeleton !== 'simt' && !isPlain && latent !== undefined)
+    return `only simt takes keys with a tail, and values of another width than keys: ${latent}`;
+  if (skeleton === 'mma' && isLatent(kernel)) {
+    if (!is16(dtype)) return `tensor cores want queries, keys and values in 16 bits, not ${dtype}`;
+  } else if (skeleton === 'mma') {
     if (!is16(dtype)) return `tensor cores want queries, keys and values in 16 bits, not ${dtype}`;
     if (kernel.mask.kind === 'bias') return 'only simt takes a materialized bias';
     if (isScaled && kernel.mask.kind !== 'path') return 'only simt takes keys and values in codes over trees';
@@ -206,6 +229,7 @@ export function isLegalAttention(
   const { rows, dynamicBytes, staticBytes } = tileOf(kernel, schedule);
   const problem = sharingProblem(kernel, schedule, limits);
   if (problem !== undefined) return problem;
+  if (skeleton === 'mma' && isLatent(kernel) && tileOf(kernel, schedule).slots < 2) return 'two tiles have no room';
   if (skeleton === 'mma' && rows > MAX_ROWS)
     return `${queries} queries of ${heads / kvHeads} heads are ${rows} rows, ${MAX_ROWS} at most`;
   const bytes = dynamicBytes + staticBytes;
@@ -237,6 +261,10 @@ export function defaultAttentionSchedule(
   { rows, multiprocessors, run }: AttentionCall = { rows: Infinity, multiprocessors: 1 },
 ): CudaAttentionSchedule {
   const candidates = attentionSchedules(kernel, module, limits);
+  if (isLatent(kernel)) {
+    const latent = latentSchedule(kernel, candidates, rows, multiprocessors, run !== undefined);
+    if (latent !== undefined) return latent;
+  }
   const blocks = (rows * kernel.kvHeads) / multiprocessors;
   const continuesPaths = run !== undefined;
   const hasDrafts = run === undefined ? rows > 1 && rows <= MAX_SPARSE_ROWS : run > 1;
@@ -277,6 +305,24 @@ export function defaultAttentionSchedule(
     limits,
   );
   throw new Error(`Kernel ${kernel.name} (${kernel.path}) has no legal attention schedule: ${String(why)}.`);
+}
+
+/** Few queries have a cluster each, as large as leaves all blocks of a call a multiprocessor. Prompts share keys. */
+function latentSchedule(
+  kernel: AttentionKernel,
+  candidates: readonly CudaAttentionSchedule[],
+  rows: number,
+  multiprocessors: number,
+  continuesPaths: boolean,
+): CudaAttentionSchedule | undefined {
+  const all = candidates.filter(({ skeleton }) => skeleton === 'mma');
+  const most = Math.max(...all.map(({ queries }) => queries));
+  if (rows > MAX_SPARSE_ROWS && !continuesPaths)
+    return all.find(({ queries, cluster }) => queries === most && cluster === undefined);
+  const room = multiprocessors / (rows * latentParts(kernel));
+  return all
+    .filter(({ queries, cluster = 1 }) => queries === 1 && (cluster === 1 || cluster <= room))
+    .toSorted((a, b) => (b.cluster ?? 1) - (a.cluster ?? 1))[0];
 }
 
 /**

@@ -1,6 +1,6 @@
 /** What a block of each attention kernel holds: rows, threads, shared memory, and its share of a multiprocessor. */
 import { type CudaAttentionSchedule, MULTIPROCESSOR_BYTES, RESERVED_BYTES } from '../../../ir/cuda.js';
-import { keyDimOf, valueDimOf } from '../../../ir/attentionDims.js';
+import { type AttentionTail, keyDimOf, valueDimOf } from '../../../ir/attentionDims.js';
 import { type AttentionKernel } from '../../../ir/kernel.js';
 import { roundUp } from '../../../ir/types.js';
 import { SLAB_BYTES, WGMMA_THREADS } from '../wgmma/instruction.js';
@@ -99,6 +99,39 @@ export type TiledAttention = Pick<
 export const areValuesKeys = (kernel: TiledAttention): boolean =>
   kernel.k === kernel.v && kernel.kvHeads === 1 && valueDimOf(kernel) <= kernel.headDim;
 
+/** Whether all heads share one head of keys with a tail, of which the other columns are the values. */
+export const isLatent = <K extends TiledAttention>(kernel: K): kernel is K & { readonly tail: AttentionTail } =>
+  kernel.tail !== undefined && areValuesKeys(kernel) && valueDimOf(kernel) === kernel.headDim;
+
+/** Heads of a query that a group of four warps has. */
+export const LATENT_HEADS = MMA_ROWS;
+/** Groups of such heads of a query. */
+export const latentParts = ({ heads }: TiledAttention): number => Math.ceil(heads / LATENT_HEADS);
+/** Bytes of a block on Hopper, and most tiles of keys under way. */
+const LATENT_BYTES = 231_424;
+const LATENT_SLOTS = 5;
+
+/** The block of attention/latent.cuh: slots of keys, parts of scores, and of a cluster the chunks of two rounds. */
+function latentTile(kernel: TiledAttention, keys: number, queries: number, cluster: number): AttentionTile {
+  const { headDim: d } = kernel;
+  const tile = keys * (keyDimOf(kernel) * 2 + 16);
+  const rest =
+    queries * 4 * keys * MMA_ROWS * 4 + (cluster > 1 ? 2 * (MMA_ROWS * d * 4 + cluster * MMA_ROWS * 8) + 16 : 0);
+  const slots = Math.min(LATENT_SLOTS, Math.floor((LATENT_BYTES - rest) / tile));
+  return {
+    isDecode: false,
+    isLone: false,
+    isGrouped: true,
+    rows: queries * MMA_ROWS,
+    workers: cluster,
+    threads: 128 * queries,
+    slots,
+    blocks: 1,
+    dynamicBytes: slots * tile + rest,
+    staticBytes: 0,
+  };
+}
+
 /** Columns of values that are no columns of keys. */
 const ownValues = (kernel: TiledAttention): number => (areValuesKeys(kernel) ? 0 : valueDimOf(kernel));
 
@@ -157,6 +190,7 @@ export function tileOf(
       staticBytes: STATIC_BYTES.simt,
     };
   }
+  if (skeleton === 'mma' && isLatent(kernel)) return latentTile(kernel, keys, queries, cluster);
   if (skeleton === 'wgmma') {
     const slotBytes = 2 * WGMMA_KEYS * d * 2;
     return {

@@ -37,6 +37,8 @@ export interface Shape {
   readonly window?: number;
   /** Keys and values are codes, with scales. */
   readonly scaled?: CacheFormat;
+  /** Values are keys, which go on with so many columns: the inputs `qTail` and `kTail`. */
+  readonly tail?: number;
   /** Each head has a sink of this type, the input `sink`. */
   readonly sinks?: 'f32' | 'bf16';
 }
@@ -75,7 +77,7 @@ export function attentionModule(s: Shape): { module: KernelModule; kernel: Atten
     ops: [],
     q: 'q',
     k: 'k',
-    v: 'v',
+    v: s.tail === undefined ? 'v' : 'k',
     out: 'out',
     heads,
     kvHeads,
@@ -85,6 +87,7 @@ export function attentionModule(s: Shape): { module: KernelModule; kernel: Atten
     mask: withWindow(MASKS[mask], s.window),
     ...(s.scaled !== undefined ? { scales: { k: 'kScale', v: 'vScale' } } : {}),
     ...(s.sinks === undefined ? {} : { sink: 'sink' }),
+    ...(s.tail === undefined ? {} : { tail: { q: 'qTail', k: 'kTail', headDim: s.tail } }),
     ...(hasQueryRow ? { queryRow: 'row' } : {}),
   };
   const keyRows = isPath ? cacheRows : 'T';
@@ -93,7 +96,12 @@ export function attentionModule(s: Shape): { module: KernelModule; kernel: Atten
   const buffers: BufferDecl[] = [
     { name: 'q', dtype, rows: 'T', columns: heads * headDim, space: 'arena' },
     { name: 'k', dtype: stored, rows: keyRows, columns: kvHeads * headDim, space: 'arena' },
-    { name: 'v', dtype: stored, rows: keyRows, columns: kvHeads * headDim, space: 'arena' },
+    ...(s.tail === undefined
+      ? [{ name: 'v', dtype: stored, rows: keyRows, columns: kvHeads * headDim, space: 'arena' } as const]
+      : [
+          { name: 'qTail', dtype, rows: 'T', columns: heads * s.tail, space: 'arena' } as const,
+          { name: 'kTail', dtype, rows: keyRows, columns: s.tail, space: 'arena' } as const,
+        ]),
     { name: 'out', dtype: out, rows, columns: heads * headDim, space: 'arena' },
     { name: 'subtreeEnd', dtype: 'i32', rows: 'T', columns: 1, space: 'input' },
     { name: 'bias', dtype: 'f32', rows: 'T', columns: 'T', space: 'arena' },

@@ -1,0 +1,71 @@
+/** Latent attention on tensor cores, run over fibres: near float64, and the same bits whatever the schedule. */
+import { describe, expect, it } from 'vitest';
+import type { CudaAttentionSchedule } from '../../ir/cuda.js';
+import { expectSame } from '../support/numbers.js';
+import { reference, tolerance } from '../codegen/cuda/attentionCases.js';
+import { type AttentionData, emulate, prepare, type Shape } from '../codegen/cuda/attentionHarness.js';
+import { pathSchedule, type Piece, PathWorld } from '../codegen/cuda/pathCases.js';
+import { pathShape, schedulesOf } from '../codegen/cuda/pathSchedules.js';
+
+const OPTIONS = { tokensCapacity: 640 };
+const SHAPES: readonly Shape[] = [
+  { ...pathShape(16, 1, 128, 'bf16', 'f32'), tail: 64, hasQueryRow: true },
+  { ...pathShape(20, 1, 64, 'f16'), tail: 64, hasQueryRow: true },
+];
+const [WIDE, PARTED] = SHAPES as readonly [Shape, Shape];
+const SCHEDULES = new Map(SHAPES.map((s) => [s, schedulesOf(s)]));
+const ROWS = [0, 31, 32, 255, 256, 298, 299, 300, 304];
+
+prepare(SHAPES.flatMap((s) => SCHEDULES.get(s)!.map((plan) => ({ s, plan, capacity: OPTIONS.tokensCapacity }))));
+
+/** Tails are made of the columns of heads, so that they are a token's own in every call. */
+function withTails(data: AttentionData, { heads, headDim, tail = 0 }: Shape): AttentionData {
+  const tailOf = (x: Float64Array, count: number): Float64Array =>
+    Float64Array.from({ length: (x.length / headDim) * tail }, (_, i) => {
+      const at = x[Math.floor(i / tail) * headDim + (i % tail)]!;
+      return ((i % tail) % 3 === 0 ? -at : at) / (count === 1 ? 2 : 4);
+    });
+  const { inputs } = data;
+  const tails = [
+    ['qTail', tailOf(inputs.get('q')!, heads)],
+    ['kTail', tailOf(inputs.get('k')!, 1)],
+  ] as const;
+  return { ...data, inputs: new Map([...inputs, ...tails]) };
+}
+
+const answersOf = (world: PathWorld, pieces: readonly Piece[], row: readonly number[], plan: CudaAttentionSchedule) => {
+  const data = withTails(world.call(pieces, { placement: 1, row }), world.shape);
+  return { data, ...emulate(world.shape, plan, data, OPTIONS) };
+};
+
+describe('latent attention on tensor cores', () => {
+  it('has blocks of one query and of two, and clusters', () => {
+    const printed = (s: Shape): readonly string[] =>
+      SCHEDULES.get(s)!.map(({ queries, cluster = 1 }) => `${queries} by ${cluster}`);
+    expect(printed(WIDE)).toEqual(['1 by 1', '1 by 2', '1 by 4', '1 by 8', '2 by 1']);
+    expect(printed(PARTED)).toEqual(['1 by 1', '1 by 2', '1 by 4']);
+    expect(schedulesOf({ ...WIDE, cap: 3 })).toEqual([]);
+    expect(schedulesOf({ ...WIDE, tail: 32 })).toEqual([]);
+  });
+
+  it.each(SHAPES.map((s) => ({ s, heads: s.heads })))('is near float64, to the same bits: $heads heads', ({ s }) => {
+    const world = new PathWorld(s, [300, 5], 4);
+    const runs = SCHEDULES.get(s)!.map((plan) => ({ plan, ...answersOf(world, world.whole, ROWS, plan) }));
+    const [{ out: first, data, buffers, plan }] = runs as [(typeof runs)[0]];
+    const want = reference(s, data, buffers);
+    const limit = 3 * tolerance(s, plan);
+    first.forEach((x, i) => {
+      if (!(Math.abs(x - want[i]!) < limit)) expect.fail(`element ${i} is ${x}, not ${want[i]!}`);
+    });
+    for (const { out } of runs) expectSame(out, first);
+    // A token alone in its call, behind what is kept.
+    const alone = answersOf(world, [{ sequence: 0, from: 299, to: 300 }], [0], runs.at(-1)!.plan);
+    const width = s.heads * s.headDim;
+    expectSame(alone.out, first.slice(ROWS.indexOf(299) * width, (ROWS.indexOf(299) + 1) * width));
+    // CUDA cores agree.
+    const simt = answersOf(world, [{ sequence: 1, from: 0, to: 5 }], [4], pathSchedule('simt', 4)).out;
+    simt.forEach((x, i) => {
+      expect(Math.abs(x - want[ROWS.indexOf(304) * width + i]!)).toBeLessThan(limit);
+    });
+  });
+});
