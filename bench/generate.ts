@@ -164,6 +164,8 @@ async function main(options: GenerateBenchOptions): Promise<void> {
     },
   };
   const served = deviceModelOf({ executor: measured, checkpoint }, cacheTokens, { feeds });
+  // Kernels are compiled beside the work, and those of larger calls would be measured meanwhile.
+  await executor.prepare?.();
   const weightBytes = packedWeightBytes(model.plan);
   const rowBytes = model.plan.states.reduce((sum, { columns, dtype }) => sum + columns * DTYPE_BYTES[dtype], 0);
   if (options.requests > 0) {
