@@ -9,11 +9,10 @@ import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { beginLoading } from '../../commands/loadModel.js';
 import { deviceModelOf } from '../../driver/devices/deviceModel.js';
 import { Phases } from '../../driver/phases.js';
-import { SCORE } from '../../ir/function.js';
 import { environment, isBuilt, ROOT } from '../e2e/support.js';
 import { RECURRENT_CHECKPOINTS } from '../support/familyCheckpoints.js';
 import { SILENT } from '../support/silent.js';
-import { pathsOfWalk, scoreInputs, walkStates } from '../support/stateWalk.js';
+import { checkWalk } from '../support/walkedSteps.js';
 
 const FAMILIES = join(ROOT, '..', 'shared', 'checkpoints', 'families');
 const CACHE_TOKENS = 16 * 256;
@@ -39,19 +38,7 @@ describe.skipIf(!existsSync(FAMILIES) || !isBuilt)('steps over states on a CPU',
       [3, 40],
       [4, 9],
     ] as const) {
-      const walk = walkStates({ seed, vocab: 1500, texts: 5, length: 70, most });
-      const wanted = new Map<string, number>();
-      const paths = pathsOfWalk(walk);
-      for (let at = 0; at < paths.length; at += 8) {
-        const { inputs, keys } = scoreInputs(paths.slice(at, at + 8));
-        const { outputs } = await model.executor.call(SCORE, inputs);
-        (outputs['logProb'] as Float32Array).forEach((x, i) => wanted.set(keys[i]!, x));
-      }
-      // One behind another, as engines send them.
-      const answers = await Promise.all(walk.map(({ message }) => device.step(message)));
-      answers.forEach(({ logProb }, i) =>
-        expect([...logProb], `step ${i}`).toEqual(walk[i]!.asked.map((path) => wanted.get(path.join()))),
-      );
+      await checkWalk(model, device, { seed, vocab: 1500, texts: 5, length: 70, most });
     }
     await model.close();
   });

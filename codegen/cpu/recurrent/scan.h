@@ -7,7 +7,8 @@
  * the same order, and so the same bits.
  *
  * Where states are kept between calls, a tree goes on from a row of them, and states behind some of its rows go to
- * others. An item has read its own before it writes. It needs that no more, once rows part: the first that does is kept.
+ * others. An item has read its own before it writes. It needs that no more,
+ * once rows part: the first that does is kept.
  *
  * What is added up over d is the sum of four, each of every fourth row of the state.
  */

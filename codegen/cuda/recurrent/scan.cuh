@@ -11,7 +11,8 @@
  * operations in the same order, and so the same bits.
  *
  * Where states are kept between calls, a tree goes on from a row of them, and states behind some of its rows go to
- * others. A block has read its own before it writes. It needs that no more, once rows part: the first that does is kept.
+ * others. A block has read its own before it writes. It needs that no more,
+ * once rows part: the first that does is kept.
  */
 #pragma once
 #include "lib/elements.cuh"
