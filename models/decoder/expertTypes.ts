@@ -58,6 +58,8 @@ export interface ExpertNames {
   /** An expert for all tokens, whose matrices are `gate_proj`, `up_proj` and `down_proj`, and its gate. */
   readonly shared: string;
   readonly sharedGate: string;
+  /** True if the bias of the choice is stored as [1, experts]. Default: as [experts]. */
+  readonly isBiasOfOneRow?: true;
   /** Tensors with gate and up, and with down, of all experts of a layer. Default: those of transformers 5. */
   readonly inOne?: readonly [inner: string, outer: string];
   /** Where files that hold all experts of a layer in one tensor may have router and experts too. Default: nowhere. */

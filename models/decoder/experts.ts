@@ -67,7 +67,7 @@ export function expertTensors(
   const router = matrix(names.router, count, hidden);
   const { bias } = config.routing ?? {};
   const biases: readonly ExpectedTensor[] =
-    bias === undefined ? [] : [{ name: `${layer}.${bias}`, shape: [count], role: 'bias' }];
+    bias === undefined ? [] : [biasOfChoice(`${layer}.${bias}`, count, names.isBiasOfOneRow)];
   return [
     ...(fused === undefined
       ? [router, ...Array.from({ length: count }, (_, at) => expert(at)).flat()]
@@ -86,6 +86,11 @@ export function expertTensors(
         ]),
   ];
 }
+
+const biasOfChoice = (name: string, count: number, isOfOneRow = false): ExpectedTensor =>
+  isOfOneRow
+    ? { name, shape: [1, count], role: 'bias', partOf: { name, first: 0, rows: count } }
+    : { name, shape: [count], role: 'bias' };
 
 /** Tensors with the matrices of all experts of a layer. */
 const FUSED = ['gate_up_proj', 'down_proj'] as const;

@@ -10,7 +10,7 @@ import {
   QWEN_EXPERTS,
 } from '../decoder/experts.js';
 import { decoderFamily } from '../decoder/family.js';
-import type { ConfigReader } from '../decoder/reader.js';
+import { ConfigReader } from '../decoder/reader.js';
 import { LLAMA_NAMES } from '../decoder/tensors.js';
 import type { Json } from '../model/model.js';
 import { graniteFactors } from './llama.js';
@@ -53,6 +53,38 @@ function glmExperts(read: ConfigReader): ExpertsConfig {
     },
     ...(shared === 0 ? {} : { sharedWidth: shared * own.width, hasSharedGate: false }),
     ...(dense === 0 ? {} : { dense: read.layers().filter((layer) => layer < dense) }),
+  };
+}
+
+const ERNIE_EXPERTS: ExpertNames = {
+  ...QWEN_EXPERTS,
+  shared: 'mlp.shared_experts',
+  // [1, E] in files.
+  isBiasOfOneRow: true,
+};
+
+/** A softmax, plus a bias that counts in the choice alone; some layers at both ends may have no experts. */
+function ernieExperts(read: ConfigReader): ExpertsConfig {
+  const { json } = read;
+  const own = new ConfigReader({ ...json, num_experts_per_tok: json['moe_k'] ?? null }, read.where).experts({
+    count: ['moe_num_experts'],
+    width: 'moe_intermediate_size',
+    defaults: { count: 64, chosen: 6, width: 1536 },
+  });
+  const first = read.whole('moe_layer_start_index', 1, [0, 1024]);
+  const end = read.whole('moe_layer_end_index', -1, [-1, 1024]);
+  const interval = read.whole('moe_layer_interval', 1, [1, 1024]);
+  const least = read.number('moe_norm_min', 1e-12, [0, 1]);
+  if (least > 1e-9) read.fail(`moe_norm_min is ${least}: sums of weights have no such bound here`);
+  const hasNone = (layer: number): boolean =>
+    (layer + 1) % interval !== 0 || layer < first || (end >= 0 && layer > end);
+  const dense = read.layers().filter(hasNone);
+  const shared = read.whole('moe_num_shared_experts', 2, [0, SHARED_EXPERTS]);
+  return {
+    ...own,
+    routing: { bias: 'mlp.moe_statics.e_score_correction_bias' },
+    ...(shared === 0 ? {} : { sharedWidth: shared * own.width, hasSharedGate: false }),
+    ...(dense.length === 0 ? {} : { dense }),
   };
 }
 
@@ -121,6 +153,24 @@ export const EXPERT_FAMILIES = [
       ...(read.flag('use_qk_norm') ? { qkNorm: 'head' } : {}),
       experts: glmExperts(read),
     }),
+  }),
+
+  // ERNIE 4.5 with experts (Baidu, 2025).
+  decoderFamily({
+    name: 'Ernie4_5_MoeForCausalLM',
+    modelType: 'ernie4_5_moe',
+    covers: 'ERNIE 4.5 21B-A3B and 300B-A47B',
+    maxPositions: 131_072,
+    kvHeads: 4,
+    theta: 500_000,
+    epsilon: 1e-5,
+    hasInterleavedPairs: true,
+    isTied: true,
+    names: { ...LLAMA_NAMES, experts: ERNIE_EXPERTS },
+    differences: (read) => {
+      if (read.flag('use_bias')) read.fail('use_bias is true: biases of experts are not supported');
+      return { biased: [], experts: ernieExperts(read) };
+    },
   }),
 
   // MiniMax-M2 (2025): norms of whole rows of queries and keys, sigmoids with a bias, no shared expert.

@@ -1,9 +1,9 @@
 /** Families whose layers keep a state, all or some of them. */
 import { isGiven, isRecord, quote } from '../../system/json.js';
-import { QWEN_EXPERTS } from '../decoder/experts.js';
+import { type ExpertNames, type ExpertsConfig, QWEN_EXPERTS } from '../decoder/experts.js';
 import { decoderFamily } from '../decoder/family.js';
 import type { ConfigReader } from '../decoder/reader.js';
-import type { DeltaConfig, MambaConfig } from '../decoder/recurrentConfig.js';
+import type { ConvConfig, DeltaConfig, MambaConfig } from '../decoder/recurrentConfig.js';
 import { LLAMA_NAMES, type TensorNames } from '../decoder/tensors.js';
 import type { Json } from '../model/model.js';
 
@@ -84,6 +84,40 @@ function fullLayers(read: ConfigReader): readonly number[] {
   if (!Array.isArray(listed) || listed.length > 1024 || !listed.every(isLayer))
     return read.fail(`full_attn_idxs: expected a list of layers, got ${quote(listed, 60)}`);
   return listed;
+}
+
+const shortConvolutions = (read: ConfigReader): ConvConfig => ({
+  kind: 'conv',
+  layers: layersOf(read, 'conv', (layer) => !fullLayers(read).includes(layer)),
+  taps: read.whole('conv_L_cache', 3, [2, MAX_TAPS]),
+  isBiased: read.flag('conv_bias'),
+});
+
+const LFM2_EXPERTS: ExpertNames = {
+  ...QWEN_EXPERTS,
+  router: 'feed_forward.gate',
+  expert: 'feed_forward.experts',
+  matrices: { gate: 'w1', up: 'w3', down: 'w2' },
+};
+
+function lfm2Experts(read: ConfigReader): ExpertsConfig {
+  const own = read.experts({
+    count: ['num_experts'],
+    width: 'moe_intermediate_size',
+    defaults: { count: 32, chosen: 4, width: 1792 },
+  });
+  const dense = read.whole('num_dense_layers', 2, [0, 1024]);
+  const factor = read.number('routed_scaling_factor', 1);
+  return {
+    ...own,
+    isNormalized: read.flag('norm_topk_prob', true),
+    routing: {
+      scores: 'sigmoid',
+      ...(read.flag('use_expert_bias', true) ? { bias: 'feed_forward.expert_bias' } : {}),
+      ...(factor === 1 ? {} : { factor }),
+    },
+    ...(dense === 0 ? {} : { dense: read.layers().filter((layer) => layer < dense) }),
+  };
 }
 
 const MAMBA_NAMES: TensorNames = {
@@ -178,6 +212,30 @@ export const RECURRENT_FAMILIES = [
     }),
   }),
 
+  // Qwen 3.5 with experts in all layers, chosen as those of Qwen 3 Next are.
+  decoderFamily({
+    name: 'Qwen3_5MoeForCausalLM',
+    modelType: 'qwen3_5_moe_text',
+    covers: 'Qwen 3.5 with experts: 35B-A3B, 122B-A10B, 397B-A17B',
+    maxPositions: 32_768,
+    kvHeads: 2,
+    headDim: 256,
+    rotaryPart: 0.25,
+    names: { ...LLAMA_NAMES, experts: QWEN_EXPERTS },
+    // No layer has a block of this width, which files need not give.
+    prepare: ({ json }) => ({ ...json, intermediate_size: json['intermediate_size'] ?? 512 }),
+    differences: (read) => ({
+      ...gatedAttention(read),
+      recurrent: deltaNet(read),
+      experts: read.experts({
+        count: ['num_experts'],
+        width: 'moe_intermediate_size',
+        sharedWidth: 'shared_expert_intermediate_size',
+        defaults: { count: 256, chosen: 8, width: 512, sharedWidth: 512 },
+      }),
+    }),
+  }),
+
   // Gated short convolutions, and attention in some layers.
   decoderFamily({
     name: 'Lfm2ForCausalLM',
@@ -194,12 +252,28 @@ export const RECURRENT_FAMILIES = [
     differences: (read) => ({
       biased: [],
       qkNorm: 'head',
-      recurrent: {
-        kind: 'conv',
-        layers: layersOf(read, 'conv', (layer) => !fullLayers(read).includes(layer)),
-        taps: read.whole('conv_L_cache', 3, [2, MAX_TAPS]),
-        isBiased: read.flag('conv_bias'),
-      },
+      recurrent: shortConvolutions(read),
+    }),
+  }),
+
+  // The same with experts behind the first layers, chosen by sigmoids. transformers adds 1e-6 to the sum that their
+  // weights are divided by.
+  decoderFamily({
+    name: 'Lfm2MoeForCausalLM',
+    modelType: 'lfm2_moe',
+    covers: 'LFM2 8B-A1B and 24B-A2B',
+    maxPositions: 128_000,
+    kvHeads: 8,
+    theta: 1e6,
+    epsilonKey: 'norm_eps',
+    epsilon: 1e-5,
+    isTied: true,
+    names: { ...LFM2_NAMES, experts: LFM2_EXPERTS },
+    differences: (read) => ({
+      biased: [],
+      qkNorm: 'head',
+      recurrent: shortConvolutions(read),
+      experts: lfm2Experts(read),
     }),
   }),
 

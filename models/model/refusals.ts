@@ -180,7 +180,7 @@ const KINDS: readonly OtherModel[] = [
     is: 'a model whose layers keep a recurrent state',
     types:
       '*mamba falcon_mamba2 rwkv* recurrent_gemma jamba bamba zamba* nemotron_h granitemoehybrid ' +
-      'falcon_h1 lfm2_moe plamo2 xlstm qwen3_5_moe* kimi_linear minimax minimax_text_01 ' +
+      'falcon_h1 plamo2 xlstm kimi_linear minimax minimax_text_01 ' +
       'olmo_hybrid hgrn* retnet',
     names: 'Mamba RWKV Rwkv Jamba Hybrid',
   },

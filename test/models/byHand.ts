@@ -123,10 +123,10 @@ export function ofGraph(json: object, tokens: Row): { readonly logProb: Row; rea
   const dice = new Dice(5);
   const weights = new Map<string, Float64Array>();
   const parts = new Map<string, Float64Array>();
-  for (const { name, shape, parts: held = [] } of model.tensors) {
+  for (const { name, shape, parts: held = [], partOf } of model.tensors) {
     const data = Float64Array.from({ length: shape.reduce((a, b) => a * b) }, () => 2 * dice.next() - 1);
     weights.set(name, data);
-    parts.set(name, data);
+    parts.set(partOf?.name ?? name, data);
     const columns = data.length / shape[0]!;
     for (const part of held) {
       if (!('count' in part)) continue;

@@ -1,36 +1,8 @@
 /** Random configurations of every family, as config.json has them, and random trees for their models. */
 import type { Json } from '../../models/model/model.js';
+import { Dice } from './dice.js';
 
-/** Numbers of one seed, the same on every machine (Park–Miller). */
-export class Dice {
-  private state: number;
-
-  constructor(seed: number) {
-    // Neighbouring seeds begin far from each other.
-    let mixed = Math.imul(seed + 1, 0x9e3779b1);
-    mixed = Math.imul(mixed ^ (mixed >>> 15), 0x85ebca6b);
-    mixed ^= mixed >>> 13;
-    this.state = ((mixed >>> 0) % 2147483646) + 1;
-  }
-
-  /** In [0, 1). */
-  next(): number {
-    this.state = (this.state * 48271) % 2147483647;
-    return (this.state - 1) / 2147483646;
-  }
-
-  whole(least: number, most: number): number {
-    return least + Math.floor(this.next() * (most - least + 1));
-  }
-
-  pick<T>(from: readonly T[]): T {
-    return from[this.whole(0, from.length - 1)]!;
-  }
-
-  chance(part: number): boolean {
-    return this.next() < part;
-  }
-}
+export { Dice } from './dice.js';
 
 interface Sizes {
   readonly layers: number;
@@ -373,6 +345,42 @@ const FAMILIES: Readonly<Record<string, Own>> = {
       num_experts: count,
       num_experts_per_tok: chosen,
       shared_expert_intermediate_size: dice.pick([12, 40, 64]),
+    };
+  },
+  qwen3_5_moe_text: (dice, sizes) => {
+    const { count, chosen } = expertCounts(dice);
+    return {
+      ...deltaNet(dice, sizes),
+      num_experts: count,
+      num_experts_per_tok: chosen,
+      moe_intermediate_size: dice.pick([8, 20, 33, 48]),
+      shared_expert_intermediate_size: dice.pick([12, 40, 64]),
+    };
+  },
+  ernie4_5_moe: (dice) => {
+    const { count, chosen } = expertCounts(dice);
+    return {
+      moe_num_experts: count,
+      moe_k: chosen,
+      moe_intermediate_size: dice.pick([8, 20, 33, 48]),
+      moe_num_shared_experts: dice.whole(0, 2),
+      moe_layer_start_index: dice.whole(0, 1),
+    };
+  },
+  lfm2_moe: (dice, { layers }) => {
+    const { count, chosen } = expertCounts(dice);
+    return {
+      head_dim: null,
+      conv_L_cache: dice.whole(2, 5),
+      conv_bias: dice.chance(0.5),
+      ...mixed(dice, layers, 'conv'),
+      num_experts: count,
+      num_experts_per_tok: chosen,
+      moe_intermediate_size: dice.pick([8, 20, 33, 48]),
+      num_dense_layers: dice.whole(0, 1),
+      routed_scaling_factor: dice.pick([1, 2.5]),
+      use_expert_bias: dice.chance(0.7),
+      norm_topk_prob: dice.chance(0.7),
     };
   },
   lfm2: (dice, { layers }) => ({

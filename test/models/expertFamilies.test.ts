@@ -1,0 +1,187 @@
+/** Families with experts beside second definitions in float64, with attention in every layer. */
+import { expect, it } from 'vitest';
+import {
+  add,
+  attend,
+  embedded,
+  heads,
+  linear,
+  logProbabilities,
+  ofGraph,
+  rmsNorm,
+  type Row,
+  sigmoid,
+  silu,
+  sum,
+  swiglu,
+  times,
+  turned,
+  type Weights,
+} from './byHand.js';
+
+const [HIDDEN, WIDTH, LAYERS, EXPERTS] = [16, 8, 3, 6];
+const TOKENS = [3, 1, 12, 7, 0, 5, 5, 9];
+const SIZES = {
+  hidden_size: HIDDEN,
+  intermediate_size: 20,
+  moe_intermediate_size: 10,
+  num_hidden_layers: LAYERS,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  head_dim: WIDTH,
+  vocab_size: 13,
+  max_position_embeddings: 64,
+  rope_theta: 50,
+  rms_norm_eps: 0.01,
+  norm_eps: 0.01,
+  tie_word_embeddings: true,
+  layer_types: Array.from({ length: LAYERS }, () => 'full_attention'),
+};
+
+const softmax = (logits: Row): Row => {
+  const parts = logits.map((z) => Math.exp(z - Math.max(...logits)));
+  return times(parts, 1 / sum(parts));
+};
+
+/** Σ of what the `chosen` experts with the largest `compared` give, by their shares of `scores`. */
+function mixture(
+  weights: Weights,
+  module: string,
+  x: Row,
+  { scores, compared, chosen, least = 0 }: { scores: Row; compared: Row; chosen: number; least?: number },
+  [gate, up, down]: readonly [string, string, string] = ['gate_proj', 'up_proj', 'down_proj'],
+): Row {
+  const order = scores.map((_, expert) => expert).sort((a, b) => compared[b]! - compared[a]!);
+  const own = order.slice(0, chosen);
+  const total = sum(own.map((expert) => scores[expert]!)) + least;
+  return own
+    .map((expert) => {
+      const at = `${module}.${expert}`;
+      const [g, u] = [linear(weights, `${at}.${gate}`, x), linear(weights, `${at}.${up}`, x)];
+      const inner = g.map((value, i) => silu(value) * u[i]!);
+      return times(linear(weights, `${at}.${down}`, inner), scores[expert]! / total);
+    })
+    .reduce(add);
+}
+
+const norm = rmsNorm(0.01);
+/** Norm weights around 1. */
+const around = (weights: Weights, module: string, x: Row): Row =>
+  norm(new Map([[`${module}.weight`, weights.get(`${module}.weight`)!.map((w) => 1 + w)]]), module, x);
+
+interface Family {
+  readonly title: string;
+  readonly config: object;
+  readonly normed: typeof norm;
+  readonly norms: readonly [attention: string, ffn: string, last: string];
+  readonly output: string;
+  /** What heads of q and k are before they are compared. */
+  readonly heads: (weights: Weights, at: string, name: 'q' | 'k', head: Row, position: number) => Row;
+  readonly isGated?: boolean;
+  readonly feedForward: (weights: Weights, at: string, layer: number, x: Row) => Row;
+}
+
+/** The first two elements of eight turn; the others stay. */
+const partly = (head: Row, position: number): Row => [...turned(50)(head.slice(0, 2), position), ...head.slice(2)];
+
+const FAMILIES: readonly Family[] = [
+  {
+    title: 'ERNIE 4.5: a softmax plus a bias, shared experts, a first layer without experts',
+    config: {
+      architectures: ['Ernie4_5_MoeForCausalLM'],
+      model_type: 'ernie4_5_moe',
+      moe_num_experts: EXPERTS,
+      moe_k: 2,
+      moe_num_shared_experts: 2,
+    },
+    normed: norm,
+    norms: ['input_layernorm', 'post_attention_layernorm', 'model.norm'],
+    output: 'o_proj',
+    heads: (_weights, _at, _name, head, position) => turned(50, true)(head, position),
+    feedForward: (weights, at, layer, x) => {
+      if (layer === 0) return swiglu(weights, `${at}.mlp`, x);
+      const scores = softmax(linear(weights, `${at}.mlp.gate`, x));
+      const bias = [...weights.get(`${at}.mlp.moe_statics.e_score_correction_bias`)!];
+      const routed = mixture(weights, `${at}.mlp.experts`, x, { scores, compared: add(scores, bias), chosen: 2 });
+      return add(routed, swiglu(weights, `${at}.mlp.shared_experts`, x));
+    },
+  },
+  {
+    title: 'Qwen 3.5: a shared expert with a gate, gated attention',
+    config: {
+      architectures: ['Qwen3_5MoeForCausalLM'],
+      model_type: 'qwen3_5_moe_text',
+      num_experts: EXPERTS,
+      num_experts_per_tok: 3,
+      shared_expert_intermediate_size: 12,
+    },
+    normed: around,
+    norms: ['input_layernorm', 'post_attention_layernorm', 'model.norm'],
+    output: 'o_proj',
+    heads: (weights, at, name, head, position) => partly(around(weights, `${at}.${name}_norm`, head), position),
+    isGated: true,
+    feedForward: (weights, at, _layer, x) => {
+      const scores = softmax(linear(weights, `${at}.mlp.gate`, x));
+      const routed = mixture(weights, `${at}.mlp.experts`, x, { scores, compared: scores, chosen: 3 });
+      const [share] = linear(weights, `${at}.mlp.shared_expert_gate`, x);
+      return add(routed, times(swiglu(weights, `${at}.mlp.shared_expert`, x), sigmoid(share!)));
+    },
+  },
+  {
+    title: 'LFM2: sigmoids plus a bias, a factor, a first layer without experts',
+    config: {
+      architectures: ['Lfm2MoeForCausalLM'],
+      model_type: 'lfm2_moe',
+      num_experts: EXPERTS,
+      num_experts_per_tok: 2,
+      num_dense_layers: 1,
+      routed_scaling_factor: 1.5,
+    },
+    normed: norm,
+    norms: ['operator_norm', 'ffn_norm', 'model.embedding_norm'],
+    output: 'out_proj',
+    heads: (weights, at, name, head, position) => turned(50)(norm(weights, `${at}.${name}_layernorm`, head), position),
+    feedForward: (weights, at, layer, x) => {
+      const module = `${at}.feed_forward`;
+      const names = ['w1', 'w3', 'w2'] as const;
+      if (layer === 0) {
+        const [gate, up] = [linear(weights, `${module}.w1`, x), linear(weights, `${module}.w3`, x)];
+        return linear(
+          weights,
+          `${module}.w2`,
+          gate.map((value, i) => silu(value) * up[i]!),
+        );
+      }
+      const scores = linear(weights, `${module}.gate`, x).map(sigmoid);
+      const compared = add(scores, [...weights.get(`${module}.expert_bias`)!]);
+      const routed = mixture(weights, `${module}.experts`, x, { scores, compared, chosen: 2, least: 1e-6 }, names);
+      return times(routed, 1.5);
+    },
+  },
+];
+
+it.each(FAMILIES)('$title', ({ config, normed, norms, output, heads: compared, isGated = false, feedForward }) => {
+  const { logProb, weights } = ofGraph({ ...SIZES, ...config }, TOKENS);
+  let rows: readonly Row[] = embedded(weights, 'model.embed_tokens.weight', TOKENS, HIDDEN);
+  for (let layer = 0; layer < LAYERS; layer++) {
+    const at = `model.layers.${layer}`;
+    const own = rows.map((row, position) => {
+      const x = normed(weights, `${at}.${norms[0]}`, row);
+      const [q, k, v] = ['q', 'k', 'v'].map((name) => heads(linear(weights, `${at}.self_attn.${name}_proj`, x), WIDTH));
+      // A gate's rows follow those of each head of queries.
+      const queries = q!.filter((_, i) => !isGated || i % 2 === 0);
+      const gates = q!.filter((_, i) => i % 2 === 1).flat();
+      const turn = (name: 'q' | 'k', head: Row): Row => compared(weights, `${at}.self_attn`, name, head, position);
+      return { q: queries.map((head) => turn('q', head)), k: k!.map((head) => turn('k', head)), v: v!, gates };
+    });
+    const mixed = attend(own, WIDTH ** -0.5).map((row, i) =>
+      isGated ? row.map((x, j) => x * sigmoid(own[i]!.gates[j]!)) : row,
+    );
+    rows = mixed.map((row, i) => add(rows[i]!, linear(weights, `${at}.self_attn.${output}`, row)));
+    rows = rows.map((row) => add(row, feedForward(weights, at, layer, normed(weights, `${at}.${norms[1]}`, row))));
+  }
+  const logits = (row: Row): Row => linear(weights, 'model.embed_tokens', normed(weights, norms[2], row));
+  // A millionth in the sum of LFM2's shares is left out.
+  const digits = 'num_dense_layers' in config ? 4 : 10;
+  logProbabilities(TOKENS, rows, logits).forEach((value, i) => expect(logProb[i]).toBeCloseTo(value, digits));
+});
