@@ -92,6 +92,11 @@ const FEW_BLOCKS = 2;
 const BUSY_COLUMNS = 160;
 /** Rows that an expert has at most for most of the time, over their mean. */
 const UNEVEN = 2;
+/**
+ * Rows of an expert, on average, from which warpgroups multiply: they take 64 rows, as many as some experts then have,
+ * in about the time in which warps take 16.
+ */
+const ENOUGH_ROWS = 8;
 
 /** Blocks of a schedule on a multiprocessor. */
 export const microBlocks = (schedule: CudaGemmSchedule, segments: readonly Segment[]): number =>
@@ -114,7 +119,8 @@ export function defaultMicroSchedule(
   if (experts === undefined || !isMicroscaled(kernel, module)) return undefined;
   const used = Math.min(experts.count, rows);
   const mean = rows / used;
-  const tm = [...FEW, ...MANY].find((each) => (mean <= 1 ? 1 : UNEVEN * mean) <= each) ?? MANY.at(-1)!;
+  const isHeight = (each: number): boolean => (mean <= 1 ? 1 : UNEVEN * mean) <= each;
+  const tm = (mean < ENOUGH_ROWS ? FEW : MANY).find(isHeight) ?? MANY.at(-1)!;
   const tiles = used * Math.ceil(mean / tm);
   const blocks = isWide(tm) ? 1 : FEW_BLOCKS;
   // What is read of rows is shared by two blocks of memory where it is more than the least.
