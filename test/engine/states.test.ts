@@ -38,9 +38,15 @@ describe('texts of a model with recurrent states', () => {
     const model = pathModel(all);
     const engine = new Engine();
     const replicas = engine.load('a', { replicas: [model], vocabSize: PATH_VOCAB });
-    const asked = randomRequests(random, { models: ['a'], count: 30, vocab: PATH_VOCAB, longest: 80, guides: [] });
+    const asked = randomRequests(random, {
+      models: ['a'],
+      count: isThorough ? 30 : 20,
+      vocab: PATH_VOCAB,
+      longest: 80,
+      guides: [],
+    });
     const counts = await churn(engine, {
-      ...{ random, asked, count: isThorough ? 600 : 70, atOnce: 24 },
+      ...{ random, asked, count: isThorough ? 600 : 50, atOnce: 20 },
       alone: aloneOn(() => {
         const single = new Engine();
         const { states: _states, lostAt: _lostAt, ...own } = all;
@@ -63,7 +69,7 @@ describe('texts of a model with recurrent states', () => {
 
   it.each(casesHere(DRAFTED, 0, 1))('are those without trees of drafts: %s', async (_, options) => {
     const random = randomNumbers(7);
-    const requests = requestsOf(29, isThorough ? 12 : 5);
+    const requests = requestsOf(29, isThorough ? 12 : 4);
     const texts = await textsAlone(requests);
     const model = pathModel(options);
     const engine = new Engine();
