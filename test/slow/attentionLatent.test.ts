@@ -3,35 +3,18 @@ import { describe, expect, it } from 'vitest';
 import type { CudaAttentionSchedule } from '../../ir/cuda.js';
 import { expectSame } from '../support/numbers.js';
 import { reference, tolerance } from '../codegen/cuda/attentionCases.js';
-import { type AttentionData, emulate, prepare, type Shape } from '../codegen/cuda/attentionHarness.js';
+import { emulate, prepare, type Shape } from '../codegen/cuda/attentionHarness.js';
+import { LATENT_SHAPES, withTails } from '../codegen/cuda/latentCases.js';
 import { pathSchedule, type Piece, PathWorld } from '../codegen/cuda/pathCases.js';
-import { pathShape, schedulesOf } from '../codegen/cuda/pathSchedules.js';
+import { schedulesOf } from '../codegen/cuda/pathSchedules.js';
 
 const OPTIONS = { tokensCapacity: 640 };
-const SHAPES: readonly Shape[] = [
-  { ...pathShape(16, 1, 128, 'bf16', 'f32'), tail: 64, hasQueryRow: true },
-  { ...pathShape(20, 1, 64, 'f16'), tail: 64, hasQueryRow: true },
-];
-const [WIDE, PARTED] = SHAPES as readonly [Shape, Shape];
+const SHAPES: readonly Shape[] = LATENT_SHAPES;
+const [WIDE, PARTED] = LATENT_SHAPES;
 const SCHEDULES = new Map(SHAPES.map((s) => [s, schedulesOf(s)]));
 const ROWS = [0, 31, 32, 255, 256, 298, 299, 300, 304];
 
 prepare(SHAPES.flatMap((s) => SCHEDULES.get(s)!.map((plan) => ({ s, plan, capacity: OPTIONS.tokensCapacity }))));
-
-/** Tails are made of the columns of heads, so that they are a token's own in every call. */
-function withTails(data: AttentionData, { heads, headDim, tail = 0 }: Shape): AttentionData {
-  const tailOf = (x: Float64Array, count: number): Float64Array =>
-    Float64Array.from({ length: (x.length / headDim) * tail }, (_, i) => {
-      const at = x[Math.floor(i / tail) * headDim + (i % tail)]!;
-      return ((i % tail) % 3 === 0 ? -at : at) / (count === 1 ? 2 : 4);
-    });
-  const { inputs } = data;
-  const tails = [
-    ['qTail', tailOf(inputs.get('q')!, heads)],
-    ['kTail', tailOf(inputs.get('k')!, 1)],
-  ] as const;
-  return { ...data, inputs: new Map([...inputs, ...tails]) };
-}
 
 const answersOf = (world: PathWorld, pieces: readonly Piece[], row: readonly number[], plan: CudaAttentionSchedule) => {
   const data = withTails(world.call(pieces, { placement: 1, row }), world.shape);
