@@ -213,7 +213,8 @@ export interface Model<Config extends ModelConfig = ModelConfig> {
    * which topCount[r] are set. With both, filteredToken[r] goes to last_tokens[keepFiltered[r]]. With a head of N
    * classes nothing is drawn, whatever the options ask: of what belongs to rows it takes row[r] alone, and it returns
    * classLogits f32[R, N].
-   * With `hidden` it returns hidden f32[R, H] too: what the head multiplies, before any factor of logits.
+   * With `hidden` it returns hidden f32[R, H] too: what the head multiplies, before any factor of logits. A model with
+   * states takes what ir/stepping lists beside (STEP_STATES), and subtreeEnd i32[T].
    */
   readonly step: (options: StepOptions) => Graph;
   /** Rows of states of recurrent layers that `step` keeps beside keys and values. Default: it has no such layers. */

@@ -54,7 +54,7 @@ export const DENSE_CHECKPOINTS = [
   'llama4',
 ] as const;
 
-/** Nothing of their layers is kept between calls. */
+/** Their steps go on from rows of states (recurrentSteps.test.ts). */
 export const RECURRENT_CHECKPOINTS = ['qwen3.5', 'qwen3-next', 'lfm2', 'mamba2'] as const;
 
 export const FAMILY_CHECKPOINTS = [...EXPERT_CHECKPOINTS, ...DENSE_CHECKPOINTS] as const;
