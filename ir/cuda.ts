@@ -142,7 +142,7 @@ export interface CudaLoopSchedule {
  * Rows of a tile of a shrink kernel: few for many small blocks, many where factors are read for many rows. The most of
  * them are a cluster's.
  */
-export const SHRINK_ROWS = [8, 16, 32, 64, 256] as const;
+export const SHRINK_ROWS = [8, 16, 32, 64, 128] as const;
 export type ShrinkRows = (typeof SHRINK_ROWS)[number];
 
 export type CudaSchedule = CudaGemmSchedule | CudaAttentionSchedule | CudaLoopSchedule;

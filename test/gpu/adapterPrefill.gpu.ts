@@ -25,12 +25,9 @@ const schedule = (
 
 /** Of tensor cores, which give the same bits, and one of CUDA cores, which does not. */
 const SCHEDULES = [
-  schedule('mma', [64, 128, 32, 3]),
   schedule('mma', [128, 128, 64, 2]),
   schedule('wgmma', [128, 256, 64, 4], 'cooperative', { cluster: 2 }),
-  schedule('wgmma', [128, 128, 128, 3], 'cooperative'),
   schedule('wgmma', [128, 192, 64, 5], 'pingpong', { cluster: 2 }),
-  schedule('wgmma', [64, 128, 64, 3], 'pingpong'),
   schedule('wgmma', [128, 256, 64, 3], 'deferred', { cluster: 2 }),
   schedule('wgmma', [128, 256, 64, 3], 'deferred'),
   schedule('wgmma', [128, 256, 64, 3], 'deferred', { remainderTn: 128 }),
@@ -38,7 +35,9 @@ const SCHEDULES = [
 ];
 const HIDDEN = 512;
 const SLOTS = 5;
-const ROWS = [1, 130, 700];
+const ROWS = [130, 700];
+/** Most rows of calls that are compared with float64: it takes long. */
+const INTERPRETED_ROWS = 130;
 /** Slots of rows: all one adapter's; in runs; in turns; of base rows and adapters; whole tiles of either. */
 const PATTERNS: readonly ((row: number) => number)[] = [
   () => 3,
@@ -56,7 +55,6 @@ describe('contractions of many rows with adapters', { skip: device.skip }, () =>
     ['o', 64],
     ['gateUp', 16],
     ['gateUp', 48],
-    ['down', 80],
   ] as const)
     it(`have the same bits under every schedule and in any company: ${which}, rank ${rank}`, async () => {
       assert(typeof device.arch === 'string');
@@ -83,7 +81,7 @@ describe('contractions of many rows with adapters', { skip: device.skip }, () =>
       for (const rows of ROWS)
         for (const [p, pattern] of PATTERNS.entries()) {
           const slotOf = Array.from({ length: rows }, (_, row) => pattern(row));
-          const wanted = interpretAdapted(own, slotOf);
+          const wanted = rows <= INTERPRETED_ROWS ? interpretAdapted(own, slotOf) : undefined;
           let first: Values | undefined;
           for (const each of legal) {
             const got = await run(own, slotOf, each);
@@ -92,7 +90,7 @@ describe('contractions of many rows with adapters', { skip: device.skip }, () =>
               if (first !== undefined && each.skeleton !== 'simt')
                 assert.deepEqual(got.get(name), first.get(name), `${name}, ${where}`);
               const buffer = own.module.buffers.find((decl) => decl.name === name)!;
-              if (buffer.dtype === 'u8') continue;
+              if (buffer.dtype === 'u8' || wanted === undefined) continue;
               const { relative, absolute } = toleranceOf(own.kernel, own.module, buffer);
               const want = wanted.get(name)!;
               const scale = Math.sqrt(want.reduce((sum, x) => sum + x * x, 0) / want.length);

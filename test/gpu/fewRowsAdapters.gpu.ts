@@ -35,7 +35,6 @@ const tile = (
 ): CudaGemmSchedule => ({ ...GEMM, skeleton, tm, tn, tk, stages, ...more });
 
 const SCHEDULES: readonly CudaGemmSchedule[] = [
-  tile('skinny', 8, 64, 64, 6),
   tile('skinny', 64, 64, 128, 3),
   tile('skinnyWgmma', 16, 64, 64, 5),
   tile('skinnyWgmma', 64, 192, 64, 4),
@@ -57,8 +56,6 @@ const CASES = [
   ['qkv', 16],
   ['gateUp', 16],
   ['o', 64],
-  ['down', 32],
-  ['gateUp', 64],
   ['down', 48],
 ] as const;
 

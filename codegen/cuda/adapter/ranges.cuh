@@ -28,6 +28,8 @@ template <int depth> struct ShrinkParts {
   static constexpr int count = SHRINK_RANGES * of_range;
   /* k of a part; the last of a range may have less. */
   static constexpr int k = is_deep ? ceil_div(ceil_div(range, of_range), SHRINK_PART_STEP) * SHRINK_PART_STEP : range;
+  /* Whether all of them have as much of k. */
+  static constexpr bool are_equal = depth == SHRINK_RANGES * range && range == of_range * k;
 
   static TW_DEVICE int first(int part) { return part / of_range * range + part % of_range * k; }
   static TW_DEVICE int end(int part) { return min(min(first(part) + k, (part / of_range + 1) * range), depth); }

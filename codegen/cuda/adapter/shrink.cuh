@@ -6,9 +6,8 @@
  * the tile. Each of its warps has a range of k, whatever the tile, so a row has the same bits in any tile, and where a
  * product sums it itself (adapter/ranges.cuh).
  *
- * Factors do not depend on the kernel before: the first of them are under way while it ends. Where rows are few
- * (begins_late) the next kernel begins once that one has ended: whatever other kernels left is then there for it, and
- * it waits for this one only before it reads `out`. In larger calls it begins at once, fetches its weights, and waits.
+ * Factors do not depend on the kernel before: the first of them are under way while it ends. The next kernel begins at
+ * once, fetches its weights, and waits.
  */
 #pragma once
 #include "adapter/ranges.cuh"
@@ -65,15 +64,13 @@ template <ShrinkConfig config, class T> TW_DEVICE void shrink(int rows, const Sh
   const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, quad = lane % 4;
   const int across = (int)blockIdx.x % config.across(), place = (int)blockIdx.x / config.across();
   const int unit = place % config.units, row0 = place / config.units * tile_m, column0 = across * tile_n;
-  const bool is_early = !begins_late(rows);
-  if (is_early) begin_next();
+  begin_next();
   if (warp == 0) find_slots(buffers.slots, row0, rows, tile_m, found);
   __syncthreads();
   const int count = found.count;
   /* A block that has nothing to do waits too: kernels that follow count on all before this one. */
   if (unit >= count) {
     wait_for_previous_if_any();
-    if (!is_early) begin_next();
     return;
   }
   const int first = warp * config.range(), end = min(first + config.range(), config.k);
@@ -101,8 +98,6 @@ template <ShrinkConfig config, class T> TW_DEVICE void shrink(int rows, const Sh
     }
   }
   wait_for_previous_if_any();
-  /* Not before: a product that reads the same rows may then read them as soon as it begins. */
-  if (!is_early) begin_next();
   for (int d = unit; d < count; d += config.units) {
     const int slot = found.distinct[d];
     bool is_own[down][halves];

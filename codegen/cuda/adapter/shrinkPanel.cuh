@@ -2,10 +2,10 @@
  * The first factor of adapters of very many rows, on GPUs with clusters: what adapter/shrink.cuh computes, with the
  * same bits, where factors would be read by too many blocks at once if each block went through all of k.
  *
- * A cluster of eight blocks has a panel of 256 rows and some columns; each block has one range of k. Its part of the
- * factors lies in shared memory for all of those rows. Each of its warps has 32 rows, 16 at a time, which come through
- * a ring of its own, 64 of k a stage: no warp waits for another. The blocks then read each other's sums, each for an
- * eighth of the rows, and add them in order of the ranges.
+ * A cluster of eight blocks has a panel of 128 rows, or 256, and some columns; each block has one range of k. Its part
+ * of the factors lies in shared memory for all of those rows. Each of its warps has an eighth of the rows, 16 at a
+ * time, which come through a ring of its own, 64 of k a stage: no warp waits for another. The blocks then read each
+ * other's sums, each for an eighth of the rows, and add them in order of the ranges.
  *
  * A panel of several slots is gone through once for each of them: warps leave out those that none of their rows has,
  * and multiply rows of others for nothing.
@@ -18,13 +18,11 @@
 
 namespace tw {
 
-constexpr int SHRINK_PANEL_ROWS = 256;
-
 template <ShrinkConfig config> struct ShrinkPanel {
   /* k of a stage, and its bytes: of 16 rows. */
   static constexpr int step = 64, line = step * 2, stage_bytes = 16 * line;
   /* Rows of a warp, and of a block in the end. */
-  static constexpr int own_rows = SHRINK_PANEL_ROWS / SHRINK_RANGES;
+  static constexpr int own_rows = config.tile_m / SHRINK_RANGES, tiles = own_rows / 16;
   static constexpr int groups = config.tile_n / 8;
   /* Stages of a range; bytes of a column's factors, and of all. */
   static constexpr int slices = ceil_div(config.range(), step), pitch = slices * line,
@@ -32,8 +30,8 @@ template <ShrinkConfig config> struct ShrinkPanel {
   static constexpr int stages = (config.shared_bytes - factor_bytes) / (SHRINK_RANGES * stage_bytes);
   /* Floats from row to row of sums: those that a warp stores together lie in different banks. */
   static constexpr int sum_pitch = config.tile_n + 8;
-  static_assert(config.is_legal() && config.tile_m == SHRINK_PANEL_ROWS && config.tile_n % 16 == 0);
-  static_assert(stages >= 2 && config.shared_bytes >= SHRINK_PANEL_ROWS * sum_pitch * 4);
+  static_assert(config.is_legal() && (tiles == 1 || tiles == 2) && own_rows % 16 == 0 && config.tile_n % 16 == 0);
+  static_assert(stages >= 2 && config.shared_bytes >= config.tile_m * sum_pitch * 4);
 
   /* Neighbours lie in different halves of a line: see ShrinkRing. */
   static TW_DEVICE int chunk_at(int row, int chunk, int pitch) { return row * pitch + (chunk ^ (row & 1) << 2) * 16; }
@@ -50,20 +48,21 @@ template <ShrinkConfig config, class T> TW_DEVICE void shrink_panel(int rows, co
   constexpr int part_slices = ceil_div(Parts::k, Panel::step);
   static_assert(!Parts::is_deep || Parts::k % Panel::step == 0);
   constexpr int groups = Panel::groups, stages = Panel::stages, slices = Panel::slices, pitch = Panel::pitch;
+  constexpr int tiles = Panel::tiles;
   TW_DYNAMIC_SHARED(memory, 128);
   const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, quad = lane % 4;
   const int range = (int)cluster_rank(), place = (int)blockIdx.x / SHRINK_RANGES;
-  const int column0 = place % config.across() * config.tile_n, row0 = place / config.across() * SHRINK_PANEL_ROWS;
+  const int column0 = place % config.across() * config.tile_n, row0 = place / config.across() * config.tile_m;
   const int first = range * config.range(), end = min(first + config.range(), config.k);
   begin_next();
-  int slot = next_slot<SHRINK_PANEL_ROWS>(buffers.slots, row0, rows, NO_SLOT);
+  int slot = next_slot<config.tile_m>(buffers.slots, row0, rows, NO_SLOT);
   /* Kernels that follow count on all before this one. */
   if (slot == NO_SLOT) {
     wait_for_previous_if_any();
     return;
   }
   const int own_row0 = row0 + Panel::own_rows * warp;
-  const int own_slot = own_row0 + lane < rows ? buffers.slots[own_row0 + lane] : NO_SLOT;
+  const int own_slot = lane < Panel::own_rows && own_row0 + lane < rows ? buffers.slots[own_row0 + lane] : NO_SLOT;
   unsigned char *const ring = memory + Panel::factor_bytes + warp * (stages * Panel::stage_bytes);
   /* Copies of a stage: a lane's chunk of every fourth row. `at`: its number among those of both tiles of 16 rows. */
   const int copied_row = own_row0 + lane / 8, copied_chunk = lane % 8;
@@ -92,9 +91,9 @@ template <ShrinkConfig config, class T> TW_DEVICE void shrink_panel(int rows, co
   /* Rows of a lane are alike in parity, and its columns too. */
   const int flip = lane / 4 & 1;
   const unsigned char *const own_x = ring + lane / 4 * Panel::line, *const own_y = memory + lane / 4 * pitch;
-  float sums[2][groups][4];
+  float sums[tiles][groups][4];
 #pragma unroll
-  for (int t = 0; t < 2; t++) {
+  for (int t = 0; t < tiles; t++) {
 #pragma unroll
     for (int g = 0; g < groups; g++) {
 #pragma unroll
@@ -117,7 +116,7 @@ template <ShrinkConfig config, class T> TW_DEVICE void shrink_panel(int rows, co
     __syncthreads();
     int from = 0, into = stages - 1;
 #pragma unroll
-    for (int t = 0; t < 2; t++) {
+    for (int t = 0; t < tiles; t++) {
       if ((owned >> 16 * t & 0xffffu) == 0) continue;
       /* Of a part of the range, and of the parts before it. */
       float acc[groups][4], done[groups][4];
@@ -174,14 +173,14 @@ template <ShrinkConfig config, class T> TW_DEVICE void shrink_panel(int rows, co
         }
       }
     }
-    slot = next_slot<SHRINK_PANEL_ROWS>(buffers.slots, row0, rows, slot);
+    slot = next_slot<config.tile_m>(buffers.slots, row0, rows, slot);
     copy_wait<0>();
     /* The next factors go where these were, or the sums. */
     __syncthreads();
   }
   float *const stored = (float *)memory;
 #pragma unroll
-  for (int t = 0; t < 2; t++) {
+  for (int t = 0; t < tiles; t++) {
 #pragma unroll
     for (int h = 0; h < 2; h++) {
 #pragma unroll

@@ -4,16 +4,17 @@
  *
  * Rows of one slot come in groups of eight. The sum of one part of k for eight columns of a group is a piece, and a
  * warp's work. All blocks that have the same rows share their pieces. With memory this busy, a turn to it takes
- * microseconds, so the first pieces belong to fixed warps of the first blocks, and only the others are taken one by
- * one. Sums go through memory of the unit, each beside the number of the launch, so that whoever reads a sum sees
- * whether it is there. Of few rows each block adds up those of its own columns; of many rows, whose sums are many
- * bytes, that is work which warps share too, and blocks read u. Each leaves it in shared memory.
+ * microseconds, so pieces belong to fixed warps, the first of them to the first blocks. Sums go through memory of the
+ * unit, each beside the number of the launch, so that whoever reads a sum sees whether it is there. Of few rows each
+ * block adds up those of its own columns; of many rows, whose sums are many bytes, that is work which warps share too,
+ * and blocks read u. Each leaves it in shared memory.
  *
  * No block counts on another that may not have begun: a warp that has waited for long does itself what it misses.
  * Whatever two warps do, they write the same bits.
  *
- * Factors do not depend on the kernel before: the first of them come to L2 while it ends. Its rows, and the numbers
- * below, are touched only once all before have ended, among them another launch of the same unit.
+ * Factors do not depend on the kernel before: those of a warp's first piece come to its registers while it ends, others
+ * to L2. Its rows, and the numbers below, are touched only once all before have ended, among them another launch of the
+ * same unit. Shrinkers also find which rows have which slots: nothing that multiplies waits for it before k ends.
  */
 #pragma once
 #include "adapter/ranges.cuh"
@@ -29,6 +30,8 @@ struct ShrinkersConfig {
   int columns, own_columns, a_stride, w_stride, w_rows;
   /* Steps of k whose operands are on the way together. */
   int batch;
+  /* Column tiles: the blocks of a row tile. */
+  int blocks;
 
   TW_CONSTEXPR bool is_there() const { return warps > 0; }
   /* Elements from row to row of u in shared memory: rows of a fragment lie in different banks. */
@@ -49,31 +52,44 @@ struct ShrinkGroups {
 constexpr int SHRINK_GROUPS_BYTES = 656;
 static_assert(sizeof(ShrinkGroups) <= SHRINK_GROUPS_BYTES);
 
-/* What shrinkers add to a block's shared memory, behind one another: u, [tile_m][pitch], and the groups. */
+/* What multiplying warps read of a tile's slots: of each 16 rows which of the distinct ones they have. */
+struct ShrinkKnown {
+  /* A barrier of one arrival: this and the tile's slots are known. */
+  unsigned long long barrier;
+  unsigned long long slots_here[SHRINKERS_ROWS / 16];
+};
+constexpr int SHRINK_KNOWN_BYTES = 48;
+static_assert(sizeof(ShrinkKnown) <= SHRINK_KNOWN_BYTES);
+
+/* What shrinkers add to a block's shared memory, behind one another: u, [tile_m][pitch], groups, and what is known. */
 TW_CONSTEXPR int shrinkers_bytes(const ShrinkersConfig &config, int tile_m) {
-  return config.is_there() ? ceil_div(tile_m * config.pitch() * 2, 16) * 16 + SHRINK_GROUPS_BYTES : 0;
+  return config.is_there() ? ceil_div(tile_m * config.pitch() * 2, 16) * 16 + SHRINK_GROUPS_BYTES + SHRINK_KNOWN_BYTES
+      : 0;
 }
 
 /* Rows of a tile from which on u itself goes through memory. */
 constexpr int SHRINKERS_MANY = 32;
 /* Looks at sums that are not there, each of them a microsecond or more, before a warp computes them itself. */
 constexpr int SHRINKERS_PATIENCE = 32;
-/* Blocks whose warps have works of their own: as many as run at a time on the least of GPUs of Hopper. */
-constexpr int SHRINKERS_FIRST = 76;
 
-/* Of the blocks of a row tile. Beside all numbers is that of the launch that has left them, counted from one on. */
-template <int tile_m, int columns, int k> struct ShrunkTile {
-  /* Launches; of this one the works that are taken, and blocks that have read all sums: 0 before and after. */
-  struct alignas(128) Number { unsigned is; } launches, taken, ended;
+/*
+ * Of the blocks of a row tile. Beside all numbers is that of the launch that has left them, counted from one on. A
+ * block counts its own launches: all of them have the same.
+ */
+template <int tile_m, int columns, int k, int blocks> struct ShrunkTile {
+  alignas(128) unsigned launches[blocks];
   /* The bits of a float. */
   alignas(16) uint2 sums[ShrinkParts<k>::count][tile_m][columns];
   /* Two neighbours of u. */
   alignas(16) uint2 shrunk[tile_m < SHRINKERS_MANY ? 1 : tile_m][columns / 2];
 };
 
-/* In memory of the unit: __device__ ShrinkersState<config.tile_m, config.shrinkers.columns, config.k> */
-template <int tile_m, int columns, int k> struct ShrinkersState {
-  ShrunkTile<tile_m, columns, k> tiles[SHRINKERS_ROWS / tile_m];
+/*
+ * In memory of the unit: __device__ ShrinkersState<config.tile_m, config.shrinkers.columns, config.k,
+ * config.shrinkers.blocks>
+ */
+template <int tile_m, int columns, int k, int blocks> struct ShrinkersState {
+  ShrunkTile<tile_m, columns, k, blocks> tiles[SHRINKERS_ROWS / tile_m];
 };
 
 /* The prologue of a product, and what its shrinkers read: see ShrinkBuffers of adapter/shrink.cuh. */
@@ -91,8 +107,7 @@ TW_DEVICE void find_groups(const FewSlots &slots, int tile_m, ShrinkGroups &grou
   int count = 0;
   for (int first = 0; first < tile_m; first += 32) {
     const int own = slots.of[first + lane];
-    unsigned same = 0;
-    for (int i = 0; i < 32; i++) same |= (unsigned)(slots.of[first + i] == own) << i;
+    const unsigned same = __match_any_sync(ALL_LANES, own);
     const unsigned before = (1u << lane) - 1;
     const bool is_first = own >= 0 && __popc(same & before) % SHRINKERS_GROUP == 0;
     const unsigned firsts = __ballot_sync(ALL_LANES, is_first);
@@ -128,16 +143,13 @@ template <int k, ShrinkersConfig config> struct ShrinkPieces {
 };
 
 /*
- * Works of the blocks that share a tile: its pieces, and behind them, of many rows, what adds them up. The first works
- * belong to warps of the first blocks, which begin first and are seldom more than run at a time.
+ * Works of the `blocks` blocks that share a tile: its pieces, and behind them, of many rows, what adds them up. Each
+ * warp has its first one and every `step` behind it.
  */
 template <ShrinkersConfig config, int blocks> struct ShrinkWorks {
-  static constexpr int first_blocks = blocks < SHRINKERS_FIRST ? blocks : SHRINKERS_FIRST,
-      given = first_blocks * config.warps;
-  static constexpr int none = 0x7fffffff;
-
-  /* That of shrinker `warp` of a block, by its number among them. */
-  static TW_DEVICE int first(int warp, int block) { return block < first_blocks ? warp * first_blocks + block : none; }
+  static constexpr int step = blocks * config.warps;
+  /* Of shrinker `warp` of a block, by its number among them. */
+  static TW_DEVICE int first(int warp, int block) { return warp * blocks + block; }
 };
 
 /* Row `column` of a slot's factors. */
@@ -154,36 +166,66 @@ TW_DEVICE void shrink_prefetch(const T *factors, int slot, const ShrinkPiece &pi
   using Parts = ShrinkParts<k>;
   constexpr int line = 128 / (int)sizeof(T);
   const int first = Parts::first(piece.part), end = Parts::end(piece.part);
+#pragma unroll 1
   for (int e = (int)threadIdx.x % 32; e < 8 * ceil_div(Parts::k, line); e += 32) {
     const int at = first + e / 8 * line;
     if (at < end) prefetch(shrink_factor<config>(factors, slot, piece.column + e % 8) + at);
   }
 }
-/*
- * The same of piece `number`, if it is of the first group and the slot of that is known before all others: the tile's
- * first row has one. Copies of weights that begin meanwhile are then not before it.
- */
+/* The same of some pieces, every `step` behind number `before`. */
 template <int k, ShrinkersConfig config, class T>
-TW_DEVICE void shrink_prefetch_first(const T *factors, int slot, int number) {
-  using Pieces = ShrinkPieces<k, config>;
-  if (slot >= 0 && number < Pieces::of_group) shrink_prefetch<k, config>(factors, slot, Pieces::at(number));
-}
-/* The same of some of the others, every `step` from number `first` on. */
-template <int k, ShrinkersConfig config, class T>
-TW_DEVICE void shrink_prefetch_others(const T *factors, const ShrinkGroups &groups, int first, int step) {
+TW_DEVICE void shrink_prefetch_behind(const T *factors, const ShrinkGroups &groups, int before, int step) {
   using Pieces = ShrinkPieces<k, config>;
   const int pieces = groups.count * Pieces::of_group;
-  for (int i = 0, number = first; i < SHRINK_PREFETCHED && number < pieces; i++, number += step) {
+#pragma unroll 1
+  for (int i = 0, number = before; i < SHRINK_PREFETCHED && number < pieces - step; i++) {
+    number += step;
     const ShrinkPiece piece = Pieces::at(number);
-    if (piece.group > 0 || groups.row[0][0] > 0) shrink_prefetch<k, config>(factors, groups.slot[piece.group], piece);
+    shrink_prefetch<k, config>(factors, groups.slot[piece.group], piece);
   }
+}
+
+/* The numbers that a warp waits for behind its rows come to L2 before. */
+template <ShrinkersConfig config, int rank, class Tile>
+TW_DEVICE void shrink_prefetch_numbers(const float *scale, const ShrinkGroups &groups, const Tile &tile, int block) {
+  const int lane = (int)threadIdx.x % 32;
+  if (lane == 0) prefetch(&tile.launches[block]);
+#pragma unroll 1
+  for (int i = lane; i < groups.count; i += 32) prefetch(scale + groups.slot[i] * (config.columns / rank));
+}
+
+/* Operands of a piece that one lane has of a batch of steps. */
+template <ShrinkersConfig config> struct ShrinkBatch { uint4 of[config.batch]; };
+/* A batch of a row from `at` on, in a part that ends at `end`. */
+template <int k, ShrinkersConfig config, class T>
+TW_DEVICE void shrink_load_batch(const T *row, int at, int end, bool is_there, ShrinkBatch<config> &to) {
+  using Parts = ShrinkParts<k>;
+  constexpr bool is_part = Parts::are_equal && Parts::k <= config.batch * SHRINK_STEP;
+  at += 8 * ((int)threadIdx.x % 4);
+#pragma unroll
+  for (int s = 0; s < config.batch; s++) {
+    const int step = SHRINK_STEP * s;
+    if constexpr (is_part) {
+      to.of[s] = { 0u, 0u, 0u, 0u };
+      if (step < Parts::k && is_there) to.of[s] = *(const uint4 *)(row + at + step);
+    } else {
+      to.of[s] = shrink_load<k>(row, at + step, end, is_there);
+    }
+  }
+}
+/* Factors of a batch of a piece, of its eight columns. */
+template <int k, ShrinkersConfig config, class T>
+TW_DEVICE void shrink_load_factors(const T *factors, int slot, const ShrinkPiece &piece, int at,
+    ShrinkBatch<config> &y) {
+  const T *const row = shrink_factor<config>(factors, slot, piece.column + (int)threadIdx.x % 32 / 4);
+  shrink_load_batch<k, config>(row, at, ShrinkParts<k>::end(piece.part), true, y);
 }
 
 /* Shrinkers of a tile from row `row0` on, in launch number `launch`. All that they do is by whole warps. */
 template <int k, ShrinkersConfig config, int tile_m, int rank, class T, class State> struct Shrinkers {
   using Parts = ShrinkParts<k>;
   using Pieces = ShrinkPieces<k, config>;
-  using Tile = ShrunkTile<tile_m, config.columns, k>;
+  using Tile = ShrunkTile<tile_m, config.columns, k, config.blocks>;
 
   const State &buffers;
   const ShrinkGroups &groups;
@@ -208,26 +250,32 @@ template <int k, ShrinkersConfig config, int tile_m, int rank, class T, class St
 
   TW_DEVICE int pieces() const { return groups.count * Pieces::of_group; }
 
-  TW_DEVICE void compute(int number) const {
+  /* A batch of the rows of a piece. */
+  TW_DEVICE void load_rows(const ShrinkPiece &piece, int at, ShrinkBatch<config> &x) const {
+    const int local = groups.row[piece.group][threadIdx.x % 32 / 4];
+    const T *const row = buffers.rows + (long long)(row0 + local) * config.a_stride;
+    shrink_load_batch<k, config>(row, at, Parts::end(piece.part), local >= 0, x);
+  }
+
+  /* `y`: factors of its first batch, where they are there. */
+  TW_DEVICE void compute(int number, bool has_factors, ShrinkBatch<config> &y) const {
     constexpr int batch = config.batch;
     const int lane = (int)threadIdx.x % 32, quad = lane % 4;
     /* No bit is set, which no compiler knows. */
     const unsigned no_bits = (unsigned)blocks_again() >> 30;
     const ShrinkPiece piece = Pieces::at(number);
     const int local = groups.row[piece.group][lane / 4];
-    const T *const y_row = shrink_factor<config>(buffers.factors, groups.slot[piece.group], piece.column + lane / 4);
-    const T *const x_row = buffers.rows + (long long)(row0 + local) * config.a_stride;
     const int first = Parts::first(piece.part), end = Parts::end(piece.part);
     float acc[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
+#pragma unroll 1
     for (int at = first; at < end; at += batch * SHRINK_STEP) {
-      uint4 x[batch], y[batch];
+      if (!has_factors) shrink_load_factors<k>(buffers.factors, groups.slot[piece.group], piece, at, y);
+      ShrinkBatch<config> x;
+      load_rows(piece, at, x);
+      has_factors = false;
       unsigned all = 0;
 #pragma unroll
-      for (int s = 0; s < batch; s++) {
-        y[s] = shrink_load<k>(y_row, at + SHRINK_STEP * s + 8 * quad, end, true);
-        x[s] = shrink_load<k>(x_row, at + SHRINK_STEP * s + 8 * quad, end, local >= 0);
-        all |= x[s].x | y[s].x;
-      }
+      for (int s = 0; s < batch; s++) all |= x.of[s].x | y.of[s].x;
       /* Zero bits of all of them: they are on the way together, where compilers would take them one after another. */
       acc[0] = __uint_as_float(__float_as_uint(acc[0]) | (all & no_bits));
 #pragma unroll
@@ -235,8 +283,8 @@ template <int k, ShrinkersConfig config, int tile_m, int rank, class T, class St
 #pragma unroll
         for (int half = 0; half < 2; half++) {
           unsigned own[4];
-          shrink_fragment(own, x[s], { 0u, 0u, 0u, 0u }, half);
-          shrink_add<T>(acc, own, y[s], half);
+          shrink_fragment(own, x.of[s], { 0u, 0u, 0u, 0u }, half);
+          shrink_add<T>(acc, own, y.of[s], half);
         }
       }
     }
@@ -252,6 +300,8 @@ template <int k, ShrinkersConfig config, int tile_m, int rank, class T, class St
   TW_DEVICE int add_up(int local, int column, bool is_asked, float2 &sum) {
     constexpr int count = of_lane * Parts::of_range;
     const int lane = (int)threadIdx.x % 32, first = lane % lanes * count;
+    /* On its way with the sums. */
+    const float by = is_asked ? buffers.scale[slots.of[local] * (config.columns / rank) + column / rank] : 0.0f;
     uint4 part[count];
 #pragma unroll
     for (int r = 0; r < count; r++) part[r] = { 0u, 0u, 0u, 0u };
@@ -295,7 +345,6 @@ template <int k, ShrinkersConfig config, int tile_m, int rank, class T, class St
       }
       sum = shrink_sum(sum, more);
     }
-    const float by = is_asked ? buffers.scale[slots.of[local] * (config.columns / rank) + column / rank] : 0.0f;
     sum = { mul(sum.x, by), mul(sum.y, by) };
     return none;
   }
@@ -303,9 +352,11 @@ template <int k, ShrinkersConfig config, int tile_m, int rank, class T, class St
   /* The piece that has a row. */
   TW_DEVICE int piece_of(int local, int column, int part) const {
     int group = 0;
+#pragma unroll 1
     for (int first = 0; first < groups.count; first += 32) {
       const int own = first + (int)threadIdx.x % 32;
       bool has_row = false;
+#pragma unroll 1
       for (int i = 0; own < groups.count && i < SHRINKERS_GROUP; i++) has_row = has_row || groups.row[own][i] == local;
       const unsigned found = __ballot_sync(ALL_LANES, has_row);
       if (found != 0) group = first + __ffs((int)found) - 1;
@@ -383,42 +434,37 @@ template <int k, ShrinkersConfig config, int tile_m, int rank, class T, class St
     return none;
   }
 
-  /* All that shrinker `warp` of block `block` of `blocks` does: the columns are those of its block. */
-  template <int blocks> TW_DEVICE void run(int warp, int block, int column, int count, T *shrunk) {
+  /*
+   * All that shrinker `warp` of block `block` of `blocks` does: the columns are those of its block. `y`: factors of its
+   * first piece, if it has one.
+   */
+  template <int blocks>
+  TW_DEVICE void run(int warp, int block, int column, int count, T *shrunk, ShrinkBatch<config> &y) {
     using Works = ShrinkWorks<config, blocks>;
     const int first_total = pieces(), works = first_total + totals;
-    const bool is_lane = threadIdx.x % 32 == 0;
     int own = Works::first(warp, block);
-    unsigned next = 0;
-    if (works > Works::given && is_lane) next = atomicAdd(&tile.taken.is, 1u);
-    bool is_given = own < works;
+    bool has_factors = own < first_total;
+#pragma unroll 1
     for (;;) {
-      /* The next one that nobody has taken. */
-      if (!is_given && works > Works::given) {
-        own = Works::given + (int)__shfl_sync(ALL_LANES, next, 0);
-        is_given = own < works;
-        if (is_given && is_lane) next = atomicAdd(&tile.taken.is, 1u);
-      }
-      int work = is_given ? own : gather(column, count, warp, shrunk);
+      int work = own < works ? own : gather(column, count, warp, shrunk);
       if (work == none) break;
       bool is_done = true;
       if (work >= first_total) {
         work = total(work - first_total);
         is_done = work == none;
       }
-      if (work != none) compute(work);
-      if (is_done) is_given = false;
+      if (work != none) compute(work, has_factors, y);
+      has_factors = false;
+      if (is_done && own < works) own += Works::step;
     }
   }
 };
 
-/* All shrinkers of one of `blocks` blocks have read the sums. The last one leaves the numbers to the next launch. */
-template <ShrinkersConfig config, class Tile> TW_DEVICE void shrinkers_end(Tile &tile, int warp, unsigned blocks) {
+/* All shrinkers of a block have read the number of its launch: it is counted. */
+template <ShrinkersConfig config, class Tile>
+TW_DEVICE void shrinkers_end(Tile &tile, int warp, int block, unsigned launch) {
   named_sync<32 * config.warps>(SHRINKERS);
-  if (warp == 0 && threadIdx.x % 32 == 0 && atomicAdd(&tile.ended.is, 1u) + 1 == blocks) {
-    tile.taken.is = tile.ended.is = 0;
-    tile.launches.is++;
-  }
+  if (warp == 0 && threadIdx.x % 32 == 0) tile.launches[block] = launch;
 }
 
 }  // namespace tw

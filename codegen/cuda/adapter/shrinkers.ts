@@ -30,14 +30,20 @@ const ownColumns = ({ adapter: { rank }, segments }: Adapted): number =>
 /** Elements from row to row of what was shrunk, in shared memory: rows of a fragment lie in different banks. */
 const pitchOf = (kernel: Adapted): number => ownColumns(kernel) + 8;
 
-const GROUPS_BYTES = 656;
+/** Of groups of rows, and of what multiplying warps read. */
+const GROUPS_BYTES = 656 + 48;
 
 /** Bytes that shrinkers add to a block's shared memory. */
 export const shrinkersBytes = (kernel: Adapted, tm: number): number =>
   roundUp(tm * pitchOf(kernel) * 2, 16) + GROUPS_BYTES;
 
 /** Fields of AdapterConfig that differ, and ShrinkersConfig as a field of a skeleton's Config. */
-export function shrinkersField(kernel: Adapted, operands: CudaOperands, { warps, batch }: Shrinkers) {
+export function shrinkersField(
+  kernel: Adapted,
+  operands: CudaOperands,
+  { warps, batch }: Shrinkers,
+  columnTiles: number,
+) {
   const { first, shrunk } = kernel.adapter;
   const columns = Number(operands.get(shrunk).columns);
   const shrinkers: ConfigFields = {
@@ -48,6 +54,7 @@ export function shrinkersField(kernel: Adapted, operands: CudaOperands, { warps,
     wStride: operands.weight(first.weight).stride,
     wRows: roundUp(columns, PACKED_COLUMNS),
     batch,
+    blocks: columnTiles,
   };
   return { stride: pitchOf(kernel), shrinkers };
 }
@@ -58,7 +65,7 @@ const STATE = 'shrinkers_state';
 export function shrinkingPrologue(kernel: Adapted, operands: CudaOperands, prologue: string) {
   const { slot, first } = kernel.adapter;
   const a = operands.get(kernel.a);
-  const state = 'ShrinkersState<config.tile_m, config.shrinkers.columns, config.k>';
+  const state = 'ShrinkersState<config.tile_m, config.shrinkers.columns, config.k, config.shrinkers.blocks>';
   const type = `Shrinking<${prologue.slice(0, prologue.indexOf('{'))}, ${ELEMENT_TYPES[a.dtype]}, ${state}>`;
   const names = [kernel.a, slot, first.weight, first.scale].map((name) => operands.nameOf(operands.get(name)));
   return {

@@ -97,14 +97,11 @@ TW_DEVICE void find_slots(const int *slots, int row0, int end, int tile_m, TileS
   for (int first = 0; first < rows; first += 32) {
     const int local = first + lane;
     const int own = row0 + local < end ? slots[row0 + local] : -1;
-    bool is_first = own >= 0;
-    if (__any_sync(ALL_LANES, is_first)) {
-      for (int i = 0; i < count; i++) is_first = is_first && found.distinct[i] != own;
-      for (int i = 0; i < 31; i++) {
-        const int other = __shfl_sync(ALL_LANES, own, i);
-        is_first = is_first && (i >= lane || other != own);
-      }
-    }
+    /* The first lane of its slot here, and none before. */
+    const unsigned same = __match_any_sync(ALL_LANES, own);
+    bool is_first = own >= 0 && __ffs((int)same) - 1 == lane;
+#pragma unroll 1
+    for (int i = 0; i < count; i++) is_first = is_first && found.distinct[i] != own;
     const unsigned firsts = __ballot_sync(ALL_LANES, is_first);
     if (is_first) found.distinct[count + __popc(firsts & ((1u << lane) - 1))] = (short)own;
     if (local < rows) found.of[local] = (short)own;
@@ -141,10 +138,6 @@ TW_DEVICE ShrunkRows<T> shrunk_rows(const AdapterTile<T> &tile, int row, bool ha
   const T *const first = tile.shrunk + (long long)row * adapter.stride;
   return { first, first + 8 * adapter.stride, has_low, has_high };
 }
-
-/* Whether a shrink kernel of so many rows lets the product behind it begin only once its own predecessor has ended. */
-constexpr int LATE_ROWS = 16;
-TW_DEVICE bool begins_late(int rows) { return rows <= LATE_ROWS; }
 
 /* Of the tiles of kernels for few rows: 64 rows, as many as an instruction of a warpgroup has. Bytes of them. */
 using FewSlots = TileSlots<64>;
@@ -191,7 +184,7 @@ struct SecondPiece {
 TW_DEVICE unsigned long long slots_of_rows(const FewSlots &slots, int local) {
   const int lane = thread_again() & 31;
   bool has_low = false, has_high = false;
-#pragma unroll
+#pragma unroll 4
   for (int i = 0; i < 16; i++) {
     has_low = has_low || slots.of[local + i] == slots.distinct[lane];
     has_high = has_high || slots.of[local + i] == slots.distinct[lane + 32];

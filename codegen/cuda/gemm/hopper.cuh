@@ -16,8 +16,7 @@
  *   values_full, values_empty[tile & 1]: values of rows and columns; idle warps and consumers.
  *   handoff_full, handoff_empty: products; consumers and the warps that run epilogues.
  *   Named barriers. 1: the warps that run epilogues, around values. 2: they and consumers, for the values of the final
- *   tile. Ping-pong: 1 and 2, the turns of the warpgroups. 3: consumers, around the products of a final tile. 4 and 5:
- *   consumers, around factors of adapters that they move.
+ *   tile. Ping-pong: 1 and 2, the turns of the warpgroups. 3: consumers, around the products of a final tile.
  *   The kernel before this one: everybody, before reading what it may have written; weights are on their way before.
  *
  * The map of shared memory is HopperConfig's.
@@ -266,9 +265,10 @@ TW_DEVICE void end_product(const HopperBlock<config> &block, unsigned long long 
     const auto end = [&] { if (passes) pass_turn(block, at); };
     const int word = peek(block.following(last));
     if (word < 0) end();
-    if (is_even(word))
-      last = multiply_even<config, T>(block, base, last, at, consumer, matrices_of_tile(block, tile), acc,
-          release_stage, end);
+    if constexpr (config.least_matrices() == 1) {
+      if (is_even(word))
+        last = multiply_even<config, T>(block, base, last, at, consumer, acc, release_stage, end);
+    }
     settle(acc);
     release_stage(last);
     if (word >= 0 && !is_even(word)) {

@@ -8,10 +8,10 @@
  * where they fit, and come one after the other where not.
  *
  * A tile is even if all of its rows have the same slot, as those of a long prompt do: its stages are multiplied like
- * those of k, by wgmma. Where two matrices take turns, both parts are one depth, and consumers move the factors of the
- * second matrix's columns behind zeros before. Of other tiles, consumers set rows of other slots to zero and multiply
- * by mma.sync: a warp's 16 rows of a warpgroup's accumulators are its fragments. Warps without a row of the slot only
- * release the stage. Both give the same bits.
+ * those of k, by wgmma, if its columns are one matrix's. Of other tiles, consumers set rows of other slots to zero and
+ * multiply by mma.sync: a warp's 16 rows of a warpgroup's accumulators are its fragments. Warps without a row of the
+ * slot only release the stage. Both give the same bits. (Two matrices in turns would have to be moved behind each other
+ * for wgmma, which takes longer than mma.sync does.)
  *
  * Beside the ring stands a word for each stage: the slot that follows it, or NO_SLOT; EVEN_TILE is added to that of an
  * even tile. It is written before the stage is full, and holds for the last stage of k and for those of slots. Where
@@ -44,7 +44,7 @@ TW_DEVICE void find_second(const Maps &maps, const Place &place, Second &second)
     second = { is_narrow ? maps.second_remainder : maps.seconds[i], config.columns[i],
         is_narrow ? place.remainder_column : (place.column_tile - config.first_tile(i)) * config.tile_n,
         config.parts[i], config.slot_stages(config.matrices[i]),
-        config.matrices[i] == 1 || config.are_side_by_side() };
+        config.matrices[i] == 1 };
   } else if constexpr (i + 1 < config.segments) {
     find_second<config, i + 1>(maps, place, second);
   }
@@ -210,28 +210,6 @@ template <HopperConfig config> TW_DEVICE void pass_turn(const HopperBlock<config
   named_arrive<256>(3 - (thread_again() >> 7));
 }
 
-/*
- * Moves the second matrix's factors of a stage behind those of the first, and zeros into their place: eight columns of
- * each take turns. By all threads that multiply the tile.
- */
-template <HopperConfig config, int columns> TW_DEVICE void spread_pairs(unsigned b) {
-  constexpr int chunks = config.rank / 8, threads = config.is_ping_pong() ? 128 : 256;
-  const int self = thread_again();
-#pragma unroll
-  for (int first = 0; first < columns / 2 * chunks; first += threads) {
-    const int item = first + self % threads, i = item / chunks, row = i / 8 * 16 + 8 + i % 8, chunk = item % chunks;
-    if (columns / 2 * chunks % threads == 0 || item < columns / 2 * chunks) {
-      unsigned words[4];
-      take(swizzled_chunk(b, row, chunk), words);
-      put(swizzled_chunk(b, row, chunk + chunks), words[0], words[1], words[2], words[3]);
-      put(swizzled_chunk(b, row, chunk), 0u, 0u, 0u, 0u);
-    }
-  }
-  fence_async_proxy();
-  /* Barriers 4 and 5. */
-  named_sync<threads>(config.is_ping_pong() ? 3 + (self >> 7) : 4);
-}
-
 /* Stages of an even tile: products of the one before are under way, when it ends those of the last. */
 template <HopperConfig config, class T, int accumulators, class Release, class End> struct EvenStages {
   static constexpr int columns = 2 * accumulators, across = config.column_blocks(), row_units = SLAB_BYTES / 16;
@@ -246,7 +224,7 @@ template <HopperConfig config, class T, int accumulators, class Release, class E
   unsigned last;
 
   /* The next `steps` stages, of `count` × 16 of depth each. */
-  template <int count, bool has_pairs>
+  template <int count>
   TW_DEVICE void multiply(int steps, bool ends, float (&acc)[config.blocks()][accumulators]) {
 #pragma unroll 1
     for (int step = 0; step < steps; step++) {
@@ -254,7 +232,6 @@ template <HopperConfig config, class T, int accumulators, class Release, class E
       block.full_barriers()[stage].wait(phase);
       at++;
       if (ends && step + 1 == steps) end();
-      if constexpr (has_pairs) spread_pairs<config, columns * across>(block.b(stage));
       const unsigned long long a =
           base + stage * (config.stage_bytes() / 16) + consumer * (config.row_blocks() * WGMMA_ROWS * row_units);
       const unsigned long long b = base + stage * (config.stage_bytes() / 16) + config.a_bytes() / 16;
@@ -280,18 +257,12 @@ template <HopperConfig config, class T, int accumulators, class Release, class E
  */
 template <HopperConfig config, class T, int accumulators, class Release, class End>
 TW_DEVICE unsigned multiply_even(const HopperBlock<config> &block, unsigned long long base, unsigned last,
-    unsigned &at, int consumer, int matrices, float (&acc)[config.blocks()][accumulators], const Release &release,
+    unsigned &at, int consumer, float (&acc)[config.blocks()][accumulators], const Release &release,
     const End &end) {
   constexpr int whole = config.rank / SLAB_ELEMENTS, rest = config.rank % SLAB_ELEMENTS / 16;
   EvenStages<config, T, accumulators, Release, End> stages = { block, base, consumer, release, end, at, last };
-  if constexpr (config.most_matrices() == 2 && config.are_side_by_side())
-    if (matrices == 2) stages.template multiply<config.rank / 8, true>(1, true, acc);
-  if constexpr (config.least_matrices() == 1) {
-    if (matrices == 1) {
-      if constexpr (whole > 0) stages.template multiply<4, false>(whole, rest == 0, acc);
-      if constexpr (rest > 0) stages.template multiply<rest, false>(1, true, acc);
-    }
-  }
+  if constexpr (whole > 0) stages.template multiply<4>(whole, rest == 0, acc);
+  if constexpr (rest > 0) stages.template multiply<rest>(1, true, acc);
   return stages.last;
 }
 

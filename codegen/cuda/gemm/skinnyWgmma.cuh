@@ -16,7 +16,7 @@
  *   full[stages], empty[stages]   barriers
  *   values[tile_m][row_values]    floats
  *   slots                         of the tile's rows, where they have adapters
- *   shrunk, groups                of those rows, where helpers shrink them
+ *   shrunk, groups, known         of those rows, where helpers shrink them
  * At the end products[tile_m][pitch] take the place of the stages.
  *
  * What waits for what: consumers wait for full[s], which a stage's bytes complete; the producer waits for empty[s],
@@ -84,7 +84,8 @@ struct SkinnyWgmmaConfig {
   TW_CONSTEXPR int values_at() const { return barriers_at() + 2 * 8 * stages; }
   TW_CONSTEXPR int slots_at() const { return ceil_div(values_at() + tile_m * row_values * 4, 16) * 16; }
   TW_CONSTEXPR int shrunk_at() const { return slots_at() + TILE_SLOTS_BYTES; }
-  TW_CONSTEXPR int groups_at() const { return shrunk_at() + shrinkers_bytes(shrinkers, tile_m) - SHRINK_GROUPS_BYTES; }
+  TW_CONSTEXPR int known_at() const { return shrunk_at() + shrinkers_bytes(shrinkers, tile_m) - SHRINK_KNOWN_BYTES; }
+  TW_CONSTEXPR int groups_at() const { return known_at() - SHRINK_GROUPS_BYTES; }
   TW_CONSTEXPR int end() const {
     return 1024 + (adapter.is_there() ? shrunk_at() + shrinkers_bytes(shrinkers, tile_m)
         : values_at() + tile_m * row_values * 4);
@@ -125,6 +126,7 @@ TW_DEVICE void skinny_wgmma_add_second(const AdapterTile<T> &tile, const FewSlot
   using Pieces = SecondPieces<config.adapter, config.tile_n>;
   constexpr AdapterConfig adapter = config.adapter;
   const short own_low = slots.of[local], own_high = slots.of[local + 8];
+#pragma unroll 1
   for (int i = 0; i < count; i++, stage += Pieces::room, piece.next(slots.count, Pieces::piece_k)) {
     if ((slots_here >> piece.number & 1) == 0) continue;
     const int slot = slots.distinct[piece.number];
@@ -178,26 +180,13 @@ template <SkinnyWgmmaConfig config> TW_DEVICE int skinny_wgmma_shrinker(int help
 }
 
 /*
- * What helper number `helper` of a block does: shrinks what its rows' adapters have, with `blocks` blocks of which it
- * is number `place`; meanwhile the row's values.
+ * What helper number `helper` of a block does: shrinks what its rows' adapters have, as block number `place` of
+ * `blocks`; meanwhile the row's values.
  */
 template <SkinnyWgmmaConfig config, int blocks, class T, class Prologue>
-TW_DEVICE void skinny_wgmma_help(const Prologue &prologue, const AdapterTile<T> &second, const FewSlots &slots,
-    int row0, int rows, int helper, int place, bool has_rows, unsigned char *shared, float *values) {
+TW_DEVICE void skinny_wgmma_help(const Prologue &prologue, const AdapterTile<T> &second, FewSlots &slots, int row0,
+    int rows, int helper, int place, unsigned char *shared, float *values) {
   constexpr ShrinkersConfig shrinkers = config.shrinkers;
-  const bool is_shrinker = helper < shrinkers.warps && slots.count > 0;
-  if constexpr (shrinkers.is_there()) {
-    if (is_shrinker) {
-      ShrinkGroups &groups = *(ShrinkGroups *)(shared + config.groups_at());
-      if (rows > SHRINKERS_ROWS) trap();
-      if (helper == 0) find_groups(slots, config.tile_m, groups);
-      named_sync<32 * shrinkers.warps>(SHRINKERS);
-      using Works = ShrinkWorks<shrinkers, blocks>;
-      shrink_prefetch_others<config.k, shrinkers>(prologue.factors, groups,
-          Works::first(skinny_wgmma_shrinker<config>(helper), place), Works::given);
-    }
-  }
-  if (!has_rows) wait_for_previous();
   const auto compute_values = [&] {
     if constexpr (config.row_values > 0) {
       constexpr int warps = config.value_warps(), of_warp = (config.tile_m + warps - 1) / warps;
@@ -206,20 +195,56 @@ TW_DEVICE void skinny_wgmma_help(const Prologue &prologue, const AdapterTile<T> 
             values);
     }
   };
-  /* Where some have no values, these take the pieces meanwhile. */
-  constexpr bool begins_with_values = config.value_warps() < config.helper_warps();
-  if constexpr (!shrinkers.is_there() || begins_with_values) compute_values();
-  if constexpr (shrinkers.is_there()) {
-    if (is_shrinker) {
-      auto &tile = prologue.state.tiles[row0 / config.tile_m];
-      const unsigned launch = look(&tile.launches.is) + 1;
-      const ShrinkGroups &groups = *(const ShrinkGroups *)(shared + config.groups_at());
+  if constexpr (!shrinkers.is_there()) {
+    wait_for_previous();
+    compute_values();
+  } else {
+    static_assert(shrinkers.warps >= config.value_warps() && shrinkers.blocks >= blocks);
+    ShrinkGroups &groups = *(ShrinkGroups *)(shared + config.groups_at());
+    auto &tile = prologue.state.tiles[row0 / config.tile_m];
+    const int shrinker = skinny_wgmma_shrinker<config>(helper);
+    if (rows > SHRINKERS_ROWS) trap();
+    if (shrinker == 0) {
+      find_slots(second.slots, row0, rows, config.tile_m, slots);
+      __syncwarp();
+      find_groups(slots, config.tile_m, groups);
+    }
+    named_sync<32 * shrinkers.warps>(SHRINKERS);
+    ShrinkBatch<shrinkers> y;
+    if (slots.count > 0) {
+      using Works = ShrinkWorks<shrinkers, blocks>;
+      using Pieces = ShrinkPieces<config.k, shrinkers>;
+      const int own = Works::first(shrinker, place);
+      if (own < groups.count * Pieces::of_group) {
+        const ShrinkPiece piece = Pieces::at(own);
+        shrink_load_factors<config.k>(prologue.factors, groups.slot[piece.group], piece,
+            ShrinkParts<config.k>::first(piece.part), y);
+      }
+      shrink_prefetch_behind<config.k, shrinkers>(prologue.factors, groups, own, Works::step);
+      if (shrinker == shrinkers.warps - 1)
+        shrink_prefetch_numbers<shrinkers, config.adapter.rank>(prologue.scale, groups, tile, place);
+    }
+    if (shrinker == shrinkers.warps - 1) {
+      ShrinkKnown &known = *(ShrinkKnown *)(shared + config.known_at());
+#pragma unroll 1
+      for (int local = 0; local < SHRINKERS_ROWS; local += 16) {
+        const unsigned long long here = local < config.tile_m ? slots_of_rows(slots, local) : 0;
+        if (threadIdx.x % 32 == 0) known.slots_here[local / 16] = here;
+      }
+      if (threadIdx.x % 32 == 0) Barrier{ shared_address(&known) }.arrive();
+    }
+    wait_for_previous();
+    /* Where some have no values, these take the pieces meanwhile. */
+    constexpr bool begins_with_values = config.value_warps() < shrinkers.warps;
+    if constexpr (begins_with_values) compute_values();
+    if (slots.count > 0) {
+      const unsigned launch = look(&tile.launches[place]) + 1;
       Shrinkers<config.k, shrinkers, config.tile_m, config.adapter.rank, T, Prologue> own{ prologue, groups, slots,
         tile, row0, launch, SHRINKERS_PATIENCE };
-      own.template run<blocks>(skinny_wgmma_shrinker<config>(helper), place, second.shrunk_column,
-          second.shrunk_columns, (T *)(shared + config.shrunk_at()));
+      own.template run<blocks>(shrinker, place, second.shrunk_column, second.shrunk_columns,
+          (T *)(shared + config.shrunk_at()), y);
       named_arrive<32 * (config.consumer_warps() + shrinkers.warps)>(SHRUNK_READY);
-      shrinkers_end<shrinkers>(tile, helper, blocks);
+      shrinkers_end<shrinkers>(tile, helper, place, launch);
     }
     if constexpr (!begins_with_values) compute_values();
   }
@@ -248,6 +273,7 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
   TW_DYNAMIC_SHARED(raw, 16);
   const unsigned shared = (shared_address(raw) + 1023u) & ~1023u;
   const Barriers full{ shared + config.barriers_at() }, empty{ shared + config.barriers_at() + 8 * stages };
+  [[maybe_unused]] const Barrier known{ shared + config.known_at() };
   float *const products = (float *)(raw + (shared - shared_address(raw)));
   float *const values = products + config.values_at() / 4;
   /*
@@ -298,26 +324,24 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
   constexpr int ahead = stages < k_blocks ? stages : k_blocks;
   if (warp == producer && lane == 0) {
     prefetch_map(weight);
+#pragma unroll 1
     for (int i = 0; i < stages; i++) {
       full[i].init(1);
       empty[i].init(config.consumer_warps() * cluster);
     }
+    if constexpr (config.shrinkers.is_there()) known.init(1);
     show_barriers();
     /* The memory is idle until these copies begin. */
+#pragma unroll 1
     for (int i = 0; i < ahead; i++) {
       full[i].expect(stage_bytes);
       load_weights(i, i);
     }
     prefetch_map(a);
+    if (second_map != nullptr) prefetch_map(second_map);
   }
-  if constexpr (config.shrinkers.is_there()) {
-    const int helper = warp - (producer + 1);
-    if (helper >= 0 && helper < config.shrinkers.warps && second.slots != nullptr && row0 < rows)
-      shrink_prefetch_first<config.k, config.shrinkers>(prologue.factors, second.slots[row0],
-          ShrinkWorks<config.shrinkers, shrinking_tiles<tile_n, Segments...>>::first(
-              skinny_wgmma_shrinker<config>(helper), shrinking_place<tile_n, Segments...>(across)));
-  }
-  if constexpr (config.adapter.is_there()) {
+  constexpr bool shrinks = config.shrinkers.is_there();
+  if constexpr (config.adapter.is_there() && !shrinks) {
     if (warp == 0) find_slots(second.slots, row0, rows, tile_m, slots);
   }
   if constexpr (cluster > 1) {
@@ -328,19 +352,12 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
     __syncthreads();
   }
 
-  /*
-   * The kernel before this one shrinks rows for it, and lets it begin once all before that have ended: rows are there,
-   * and only what was shrunk is waited for. A call without adapters has no such kernel. It is known here where the tile
-   * has all rows of the call.
-   */
-  constexpr bool shrinks = config.shrinkers.is_there();
-  const bool has_rows = config.adapter.is_there() && !shrinks && rows <= tile_m && begins_late(rows) && slots.count > 0;
   if (warp == producer) {
     if (lane == 0) {
-      if (!has_rows)
-        wait_for_previous();
+      wait_for_previous();
       for (int i = 0; i < ahead; i++) load_rows(i, i);
       unsigned stage = ahead % stages, phase = ahead / stages % 2;
+#pragma unroll 1
       for (int block = ahead; block < k_blocks; block++) {
         empty[stage].wait(phase ^ 1);
         full[stage].expect(stage_bytes);
@@ -350,13 +367,16 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
       }
       if constexpr (config.adapter.is_there()) {
         using Pieces = SecondPieces<config.adapter, tile_n>;
+        if constexpr (shrinks) known.wait(0);
         const int count = slots.count, slot_columns = (int)(second.slot_elements / config.adapter.rank);
         SecondPiece piece{ 0, 0 };
+#pragma unroll 1
         for (int left = count * Pieces::of_slot, fill = k_blocks; left > 0; left -= of_stage, fill++) {
           const int here = min(left, of_stage);
           /* A stage that nobody has filled yet is empty. */
           if (fill >= stages) empty[stage].wait(phase ^ 1);
           full[stage].expect(here * Pieces::bytes);
+#pragma unroll 1
           for (int i = 0; i < here; i++, piece.next(count, Pieces::piece_k)) {
             const int column = slots.distinct[piece.number] * slot_columns + column0;
             load_box(shared + stage * stage_bytes + i * Pieces::room, second_map,
@@ -369,15 +389,13 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
     __syncwarp();
   } else if (warp > producer) {
     skinny_wgmma_help<config, shrinking_tiles<tile_n, Segments...>>(prologue, second, slots, row0, rows,
-        warp - (producer + 1), shrinking_place<tile_n, Segments...>(across), has_rows, (unsigned char *)products,
-        values);
+        warp - (producer + 1), shrinking_place<tile_n, Segments...>(across), (unsigned char *)products, values);
   } else {
     const int group = config.groups() > 1 ? warp >> 2 : 0;
     const unsigned long long base = rows_descriptor(shared);
     float acc[group_n / 2];
     unsigned stage = 0, phase = 0, before = 0;
-    if (!has_rows)
-      wait_for_previous();
+    wait_for_previous();
     for (int block = 0; block < k_blocks; block++) {
       full[stage].wait(phase);
       const unsigned long long x = base + stage * (stage_bytes / 16),
@@ -405,11 +423,13 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
     const int local = (warp & 3) * 16 + (lane >> 2), shrunk_row0 = shrinks ? 0 : row0;
     unsigned long long slots_here = 0;
     if constexpr (config.adapter.is_there()) {
-      if (has_rows) wait_for_previous();
-      slots_here = slots_of_rows(slots, (warp & 3) * 16);
       if constexpr (shrinks) {
+        known.wait(0);
+        slots_here = ((const ShrinkKnown *)((unsigned char *)products + config.known_at()))->slots_here[warp & 3];
         second.shrunk = (const Element *)((unsigned char *)products + config.shrunk_at());
         if (slots.count > 0) named_sync<32 * (config.consumer_warps() + config.shrinkers.warps)>(SHRUNK_READY);
+      } else {
+        slots_here = slots_of_rows(slots, (warp & 3) * 16);
       }
       held.load(second, slots, shrunk_row0, local);
     }
@@ -417,6 +437,11 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
 #pragma unroll
     for (int i = 0; i < group_n / 2; i++) forget(acc[i]);
     if constexpr (config.adapter.is_there()) {
+      /*
+       * Numbers of their own: those of the loop above would not be uniform, for which each of its stages would move its
+       * operands' places to uniform registers.
+       */
+      unsigned next = k_blocks % stages, next_phase = k_blocks / stages % 2;
       const int pieces = slots.count * SecondPieces<config.adapter, tile_n>::of_slot;
       const auto leave = [&](unsigned done) {
         if constexpr (cluster == 1) {
@@ -425,15 +450,16 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
           if (lane < cluster) empty[done].arrive_at(lane);
         }
       };
-      if (pieces > 0) leave(before);
+      if (pieces > 0) leave((k_blocks - 1) % stages);
       SecondPiece piece{ 0, 0 };
+#pragma unroll 1
       for (int left = pieces; left > 0; left -= of_stage) {
-        full[stage].wait(phase);
+        full[next].wait(next_phase);
         skinny_wgmma_add_second<config>(second, slots, held, slots_here, shrunk_row0, piece, min(left, of_stage),
-            shared + stage * stage_bytes, local, group * (group_n / 8), acc);
+            shared + next * stage_bytes, local, group * (group_n / 8), acc);
         __syncwarp();
-        leave(stage);
-        if (++stage == stages) { stage = 0; phase ^= 1; }
+        leave(next);
+        if (++next == stages) { next = 0; next_phase ^= 1; }
       }
     }
     /* The products take the place of the ring, which all of these warps have read. */

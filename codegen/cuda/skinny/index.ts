@@ -28,6 +28,13 @@ import {
 /** Most threads of a block that leave registers for a second block, which may be the next kernel's. */
 const THREADS_OF_TWO = 512;
 
+/**
+ * Threads of a block with shrinkers for which the compiler finds registers, though it may have fewer. With more than
+ * the 168 of these for each, it keeps the places of wgmma's operands in registers that are not uniform, from which each
+ * stage of the main loop moves them.
+ */
+const THREADS_OF_REGISTERS = 384;
+
 /** Fields of SkinnyConfig (gemm/skinny.cuh), in order. */
 interface SkinnyConfig extends ConfigFields {
   readonly k: number;
@@ -192,7 +199,8 @@ export function emitSkinnyWgmma(
         extents: operands.extents,
         operands,
         tensorMaps,
-        threads,
+        threads:
+          layout.shrinkers === undefined || blocksOf(layout) > 1 ? threads : Math.max(threads, THREADS_OF_REGISTERS),
         blocks: blocksOf(layout),
         isRestrict: !finishesRows(kernel),
       }),
@@ -208,7 +216,7 @@ export function emitSkinnyWgmma(
     const shrinking = shrinkingKernel(kernel, schedule);
     if (adapter === undefined || shrinking === undefined || layout.shrinkers === undefined)
       return adapter === undefined ? {} : { adapter };
-    const { stride, shrinkers } = shrinkersField(shrinking, operands, layout.shrinkers);
+    const { stride, shrinkers } = shrinkersField(shrinking, operands, layout.shrinkers, total);
     return { adapter: { ...adapter, stride }, shrinkers };
   }
 }

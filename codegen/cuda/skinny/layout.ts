@@ -122,11 +122,11 @@ export const blocksOf = ({ sharedBytes }: Pick<SkinnyWgmmaLayout, 'sharedBytes'>
 
 /**
  * Warps that shrink, some of which compute values too: few where two blocks share the registers, and otherwise
- * those of a block of twelve, of which a thread has 168. All of a range of 4,096 of k is on the way at once where
- * registers hold it.
+ * up to those of a block of twelve, of which a thread has 168. Of few rows there is not work for more. All of a range
+ * of 4,096 of k is on the way at once where registers hold it.
  */
-const shrinkersOf = (blocks: number, valueWarps: number, groups: number): Shrinkers => ({
-  warps: blocks === 2 ? Math.max(valueWarps, 2) : groups === 1 ? 7 : 3,
+const shrinkersOf = (tm: number, blocks: number, valueWarps: number, groups: number): Shrinkers => ({
+  warps: blocks === 2 ? Math.max(valueWarps, 2) : groups === 1 && tm > 16 ? 7 : 3,
   batch: blocks === 1 && groups === 1 ? 16 : 8,
 });
 
@@ -154,7 +154,7 @@ export function skinnyWgmmaLayout(
   const shrinking = shrinkingKernel(kernel, schedule);
   if (shrinking === undefined) return { warps: warps + valueWarps, sharedBytes: ownBytes + slotBytes };
   const sharedBytes = ownBytes + slotBytes + shrinkersBytes(shrinking, tm);
-  const shrinkers = shrinkersOf(blocksOf({ sharedBytes }), valueWarps, consumerWarps / WARPS_OF_GROUP);
+  const shrinkers = shrinkersOf(tm, blocksOf({ sharedBytes }), valueWarps, consumerWarps / WARPS_OF_GROUP);
   return { warps: warps + Math.max(valueWarps, shrinkers.warps), sharedBytes, shrinkers };
 }
 

@@ -237,6 +237,15 @@ static unsigned __ballot_sync(unsigned, int value) {
     for (int i = 0; i < 32; i++) w[i].result = all;
   });
 }
+static unsigned __match_any_sync(unsigned, int value) {
+  return (unsigned)tw_exchange("match", value, [](tw_fibre *w) {
+    for (int i = 0; i < 32; i++) {
+      uint32_t same = 0;
+      for (int j = 0; j < 32; j++) same |= (uint32_t)((int)w[j].argument == (int)w[i].argument) << j;
+      w[i].result = same;
+    }
+  });
+}
 static int __popc(unsigned x) { return __builtin_popcount(x); }
 static int __ffs(int x) { return __builtin_ffs(x); }
 static int __any_sync(unsigned, int value) {
