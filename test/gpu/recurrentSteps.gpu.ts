@@ -1,6 +1,6 @@
 /**
- * Models with recurrent layers on a real device, of made-up weights: texts that go on from rows of states, beside drafts
- * and branches, get the bits of scoring. Heads are as wide as those of published models.
+ * Models with recurrent layers on a real device, of made-up weights: texts that go on from rows of states, beside
+ * drafts and branches, get the bits of scoring. Heads are as wide as those of published models.
  */
 import assert from 'node:assert/strict';
 import { copyFileSync, writeFileSync } from 'node:fs';
