@@ -73,7 +73,7 @@ export interface Addon {
 }
 
 /** TW_ABI of runtime/native/abi.h in this tree. */
-const ABI = 3;
+const ABI = 4;
 const FILE = join('build', 'Release', 'tilewright.node');
 
 /** The folder that holds package.json: two levels above this file in the source, three in dist/. */

@@ -7,10 +7,10 @@
 #define TILEWRIGHT_ABI_H
 #include <stdint.h>
 
-#define TW_ABI 3
+#define TW_ABI 4
 
 /* Extents that one function may have. */
-#define TW_MAX_EXTENTS 8
+#define TW_MAX_EXTENTS 12
 /* Work counters of a launch. */
 #define TW_COUNTERS 16
 
