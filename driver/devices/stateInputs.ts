@@ -100,7 +100,7 @@ function tokensBefore({ from: first, count, branches = NO_BRANCHES, tokens }: St
   return before;
 }
 
-/** The inputs for a checked message. `moved`: where each token is in the order that `treeOrder` gives; absent: there. */
+/** The inputs for a checked message. `moved`: where each token is in the order of `treeOrder`; absent: at its place. */
 export function stateInputs(
   message: StepMessage,
   moved: Int32Array | undefined,

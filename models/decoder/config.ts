@@ -80,7 +80,7 @@ export interface DecoderConfig extends ModelConfig {
   /** ALiBi: of each head, what is added to a score for every position that a key is further on. Default: none. */
   readonly slopes?: readonly number[];
   /**
-   * Slopes are multiplied by positions of keys in bf16, and scores by this behind them; by distances otherwise, exactly.
+   * Slopes are multiplied by positions of keys in bf16, and scores by this behind them. Default: by distances, exactly.
    */
   readonly slopeFactor?: number;
   /** Largest magnitude of what q, k and v are projected to. Default: any. */

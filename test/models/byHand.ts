@@ -85,7 +85,7 @@ export interface TokenHeads {
   readonly v: readonly Row[];
 }
 
-/** What heads make of what they see: all tokens up to their own. `added`: to scores, by head and position of the key. */
+/** What heads make of all tokens up to their own. `added`: to scores, by head and position of the key. */
 export function attend(
   tokens: readonly TokenHeads[],
   scale: number,

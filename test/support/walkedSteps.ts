@@ -8,7 +8,7 @@ import { pathsOfWalk, scoreInputs, type WalkOptions, walkStates } from './stateW
 /** Paths that are scored in a call. */
 const PATHS = 8;
 
-/** Throws at the first step of a walk whose log-probabilities are not those of scoring, to the bit. Returns how many. */
+/** Throws at the first step of a walk whose log-probabilities lack the bits of scoring. Returns how many there are. */
 export async function checkWalk(
   { executor }: Pick<LoadedModel, 'executor'>,
   device: Pick<DeviceModel, 'step'>,

@@ -14,7 +14,7 @@ import { block, Constants, guarded, indent, unrolled } from './statements.js';
 /** A pair of values to be stored, for callers that stage results themselves. */
 export interface StoreSite {
   readonly operand: Operand;
-  /** C expression (float2; uint2 for a buffer of bytes) of the values at column and column + 1; of one column a float. */
+  /** C expression (float2; uint2 for bytes) of the values at column and column + 1; of a single column a float. */
   readonly value: string;
   /** The values belong to the second half of a rotated pair. */
   readonly isPartner: boolean;
