@@ -233,8 +233,9 @@ export const attention = op({
     'divided by the chunk gives the same whole number as its own. If sloped, f32[h] slopes times how many positions ' +
     "a key is further on than the query are added to s; a mask 'bias' then has i32[Q, T] distance. With a " +
     'slopeFactor it is that times slopes times positions of keys, which and whose product are bf16; distance is the ' +
-    'positions then. If scaled, row t of head g of k and v is to be multiplied by f32[T, g] kScale and vScale. With sinks, sink[h] is one more logit ' +
-    'of head h, without a value. If tailed, heads of q and k go on with those of qTail[Q, h, r] and kTail[T, 1, r]',
+    'positions then. If scaled, row t of head g of k and v is to be multiplied by f32[T, g] kScale and vScale. With ' +
+    'sinks, sink[h] is one more logit of head h, without a value. If tailed, heads of q and k go on with those of ' +
+    'qTail[Q, h, r] and kTail[T, 1, r]',
   fuse: 'opaque',
   operands: OPERANDS,
   attributes: ATTRIBUTES,
