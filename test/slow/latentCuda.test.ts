@@ -48,6 +48,11 @@ describe('latent attention', () => {
     const { plan } = compileModel(describeRandomCheckpoint(folder, 3), cuda, cudaDevice(FACTS, 'bf16'), options);
     const module = scoreOf(plan);
     const tried = new Set<string>();
+    module.schedules.forEach((bucket) => {
+      module.launches.forEach(({ signature }, i) => {
+        expect(isLegalCuda(module.kernels[i]!, module, bucket[signature]!, FACTS), module.kernels[i]!.name).toBe(true);
+      });
+    });
     const schedulesOf = (kernel: Kernel): readonly CudaSchedule[] => {
       if (kernel.anchor === 'attention') return [SIMT];
       if (kernel.anchor !== 'gemm' && kernel.anchor !== 'logprob') return [{ kind: 'loop', threads: 128 }];

@@ -68,6 +68,7 @@ function operandProblem(kernel: ContractionKernel, module: KernelModule): string
   if (a === undefined) return `the left operand ${kernel.a} is not declared`;
   if (!WGMMA_TYPES.some((each) => each === a.dtype))
     return `wgmma reads operands of ${WGMMA_TYPES.join(', ')}, ${a.name} is ${a.dtype}`;
+  if (kernel.anchor === 'gemm' && kernel.heads !== undefined) return 'wgmma takes no heads one by one; simt and mma do';
   if (kernel.k < 2) return 'tensor maps need rows of more than one element';
   for (const segment of segmentsOf(kernel)) {
     const weight = module.weights.find(({ name }) => name === segment.weight);
