@@ -50,7 +50,10 @@ export function emitLoop(
   const perRow = ({ columns }: { readonly columns: Dim }): number =>
     typeof columns === 'string' ? ELEMENTS_OF_BLOCK : Math.min(columns, ELEMENTS_OF_BLOCK);
   const longest = domains.reduce((a, b) => (perRow(b) > perRow(a) ? b : a));
-  const rowsOfBlock = Math.max(longest.rowsAtOnce, Math.floor(ELEMENTS_OF_BLOCK / perRow(longest)));
+  const rowsOfBlock = Math.max(
+    ...domains.map(({ rowsAtOnce }) => rowsAtOnce),
+    Math.floor(ELEMENTS_OF_BLOCK / perRow(longest)),
+  );
   const blocks = Math.max(1, Math.floor(Math.min(...domains.map(({ resident }) => resident)) / threads));
   const functors = domains.map(({ name, columns, side, lines }) =>
     functorOf(

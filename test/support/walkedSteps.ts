@@ -1,9 +1,10 @@
 /** Steps over rows of states on a device, held against its own scoring. */
 import assert from 'node:assert/strict';
 import type { LoadedModel } from '../../commands/loadModel.js';
+import { scoreInputs } from '../../commands/scorer.js';
 import type { DeviceModel } from '../../engine/device.js';
 import { SCORE } from '../../ir/function.js';
-import { pathsOfWalk, scoreInputs, type WalkOptions, walkStates } from './stateWalk.js';
+import { pathsOfWalk, scoreInputs as scoredPaths, type WalkOptions, walkStates } from './stateWalk.js';
 
 /** Paths that are scored in a call. */
 const PATHS = 8;
@@ -18,8 +19,8 @@ export async function checkWalk(
   const wanted = new Map<string, number>();
   const paths = pathsOfWalk(walk);
   for (let at = 0; at < paths.length; at += PATHS) {
-    const { inputs, keys } = scoreInputs(paths.slice(at, at + PATHS));
-    const { outputs } = await executor.call(SCORE, inputs);
+    const { inputs, keys } = scoredPaths(paths.slice(at, at + PATHS));
+    const { outputs } = await executor.call(SCORE, scoreInputs(inputs, executor));
     const logProb = outputs['logProb'];
     assert.ok(logProb instanceof Float32Array);
     logProb.forEach((x, i) => wanted.set(keys[i]!, x));
