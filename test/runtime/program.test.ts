@@ -248,7 +248,7 @@ describe('refusals', () => {
     expect(tryWith({ extents: [extent('x'.repeat(65))] })).toThrow('extents[0].name must be an identifier');
     for (const most of [0, -1, 2 ** 31, 1.5, NaN])
       expect(tryWith({ extents: [extent('N', most)] })).toThrow(/extents\[0\].most must be an integer/);
-    expect(tryWith({ extents: Array.from({ length: 9 }, (_, i) => extent(`N${i}`)) })).toThrow(/at most 8/);
+    expect(tryWith({ extents: Array.from({ length: 13 }, (_, i) => extent(`N${i}`)) })).toThrow(/at most 12/);
     const slots = [{ memory, offset: 0, bytes: 4096 }];
     const port = { ...vector(0, 'N'), dtype: 'f32' } as const;
     const inputs = (change: Partial<PortBinding>) =>

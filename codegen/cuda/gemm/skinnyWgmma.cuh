@@ -7,8 +7,7 @@
  * Warps of a block, in order:
  *   consumers   one warpgroup, or two side by side that share the columns of a wide tile: multiply
  *   producer    one lane of one warp: starts the copies
- *   helpers     compute what epilogues read of a row (none if there is nothing), and what adapters shrink of it, if no
- *               kernel before has (adapter/shrinkers.cuh)
+ *   helpers     compute what epilogues read of a row, if anything, and shrink it (adapter/shrinkers.cuh)
  * then all of them run the epilogue.
  *
  * Shared memory, from a multiple of 1,024 bytes on (the swizzle goes by address bits):
