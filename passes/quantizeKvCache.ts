@@ -1,4 +1,4 @@
-import { CompileError } from '../errors.js';
+import { CompileError, UserError } from '../errors.js';
 import { type CacheFormat, stateScales } from '../ir/function.js';
 import { definitions, type Graph, type NodeOf, rewrite, type Rewriter, type Value } from '../ir/graph/graph.js';
 import { versionsOf } from '../ir/graph/versions.js';
@@ -53,7 +53,10 @@ export function quantizeKvCache(graph: Graph, cache: CacheFormat | undefined): G
     if (node.op !== 'attention') return undefined;
     const { k, v } = node.operands;
     if (node.attributes.tailed === true)
-      throw new CompileError(`%${node.result.name}: keys of latent attention cannot be ${cache}; choose no such cache`);
+      throw new UserError(
+        'keys of latent attention are kept in 16 bits: they are values as well, and all heads read them',
+        'leave out --kv-cache',
+      );
     if ([k, v].some(({ type, kind }) => type.shape.length !== 3 || kind === 'state'))
       throw new CompileError(`%${node.result.name}: keys and values that this call has not computed cannot be codes`);
     const fresh = [k, v].filter((each) => !kept.has(each));

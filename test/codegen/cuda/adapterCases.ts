@@ -57,7 +57,7 @@ export interface RowsOfAdapters {
   readonly cancels?: boolean;
 }
 
-const LARGE = 2 ** 16;
+const LARGE = 2 ** 20;
 
 function matrix(rows: number, columns: number, seed: number, by = 1): Float64Array {
   const all = new Float64Array(rows * columns);
