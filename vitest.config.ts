@@ -128,6 +128,7 @@ const LENGTHY = [
   'browser/narrow',
   'codegen/adapters',
   'codegen/attentionCodes',
+  'codegen/attentionSlopes',
   'codegen/attentionWindow',
   'codegen/besideProducts',
   'codegen/cuda/adapters',
