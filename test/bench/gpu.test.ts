@@ -387,7 +387,7 @@ describe('runGpuBench', () => {
     expect(results.kernels).toHaveLength(4);
     expect(results.layers).toHaveLength(0);
     expect(notes.join('\n')).toContain('the layer at 64 tokens is left out');
-    const broken = lab({ refuses: (source) => source.includes('wgmma.mma_async') || source.includes('mma.sync') });
+    const broken = lab({ refuses: (source) => source.includes('k_gemm') });
     const { kernels } = await runGpuBench(broken.lab, model, options('--tokens', '64', '--kernel', 'ffn.down'), quiet);
     expect(kernels[0]).toMatchObject({ failure: 'error: 3 is not a vector', isBest: false });
     expect(kernels[0]!.ratio).toBeUndefined();

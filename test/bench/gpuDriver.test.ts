@@ -25,7 +25,7 @@ function parametersOf(
   source: string,
 ): { readonly ints: readonly string[]; readonly pointers: number; readonly maps: number } {
   const parameters = (new RegExp(`${symbol}\\(([^)]*)\\)`).exec(source)?.[1] ?? '').split(',');
-  const maps = parameters.filter((each) => each.includes('tw_map')).length;
+  const maps = parameters.filter((each) => each.includes('TensorMap')).length;
   const ints = parameters.flatMap((each) => /^\s*int (\w+)$/.exec(each)?.[1] ?? []);
   return { ints, pointers: parameters.length - ints.length - maps, maps };
 }
