@@ -105,8 +105,8 @@ export class Sequence {
   /** Its next step waits for its last token, because drafts may follow that. */
   isDrafting = false;
   /**
-   * Of a model with recurrent states: its row, and how many tokens that has seen; −1: it has none. The snapshot that it
-   * begins with, and places behind whose tokens it will leave one, ascending.
+   * Recurrent states: the row that holds the sequence's own, and how many tokens it has seen (row −1: none); the
+   * snapshot that the sequence starts from; the positions behind which it leaves snapshots, ascending.
    */
   readonly state = { row: -1, at: 0, start: -1, marks: [] as readonly number[] };
   /** What its next step may take behind its last token. */

@@ -44,7 +44,7 @@ const epilogueFunction = (name: string, text: string): string =>
 export function emitGemm(kernel: GemmKernel, operands: COperands, schedule: CpuGemmSchedule, symbol: string): Emitted {
   const { heads } = kernel;
   const blocks = kernel.segments.map((segment) => {
-    // Of heads with matrices of their own: the columns of one.
+    // Columns of a head, where each head has a matrix of its own.
     const physical = physicalColumns(segment.columns / (heads ?? 1), segment.pairing);
     return { physical, nb: evenBlocks(physical, schedule.nb, columnStep(segment)) };
   });

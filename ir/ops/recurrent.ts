@@ -88,6 +88,9 @@ function checkState({ dtype, shape }: TensorType, { heads, keyDim, valueDim }: S
     throw new TypeMismatch(`scan: states must be f32[N, ${heads}, ${keyDim}, ${valueDim}]`);
 }
 
+/** What updates a state, token by token. */
+const UPDATES = { k: 'one', v: 'one', decay: 'one', beta: 'one', before: 'one', end: 'one' } as const;
+
 /** The states behind row `from[row]`, −1 for none. */
 const statesAt =
   (state: Tensor, from: Tensor): NonNullable<ScanTarget['first']> =>
@@ -145,21 +148,15 @@ export const RECURRENT = {
     summary:
       'scan(q[T, g, d], k[T, g, d], v[T, h, e], decay f32[T, h], beta f32[T, h], before[T], end[T], state, from[T], ' +
       'skip?[h]) {rule, scale?, epsilon?, kept?}: f32[T, h, e], skip·v + Sᵀq of the state S[d, e] behind each token: ' +
-      'that behind row ' +
-      'before[t] (where that is t: zero, or row from[t] of state f32[N, h, d, e] if kept, zero for −1) after ' +
-      "S ← decay·S; then with rule 'add' S ← S + k·(beta·v)ᵀ, with 'delta' " +
+      'that behind row before[t] (where that is t: zero, or row from[t] of state f32[N, h, d, e] if kept, zero for ' +
+      "−1) after S ← decay·S; then with rule 'add' S ← S + k·(beta·v)ᵀ, with 'delta' " +
       'S ← S + k·(beta·(v − Sᵀk))ᵀ (arXiv:2412.06464, arXiv:2405.21060). Head h has q and k of head ⌊h·g/heads⌋. ' +
-      'With epsilon, q and k are ' +
-      'divided by √(Σx² + epsilon) first; q is multiplied by scale. end: where the rows below each end',
+      'With epsilon, q and k are divided by √(Σx² + epsilon) first; q is multiplied by scale. end: where the rows ' +
+      'below each end',
     fuse: 'opaque',
     operands: {
       q: 'one',
-      k: 'one',
-      v: 'one',
-      decay: 'one',
-      beta: 'one',
-      before: 'one',
-      end: 'one',
+      ...UPDATES,
       state: when(({ kept }) => kept === true),
       from: when(({ kept }) => kept === true),
       skip: 'optional',
@@ -204,12 +201,7 @@ export const RECURRENT = {
     fuse: 'write',
     operands: {
       state: 'one',
-      k: 'one',
-      v: 'one',
-      decay: 'one',
-      beta: 'one',
-      before: 'one',
-      end: 'one',
+      ...UPDATES,
       from: 'one',
       to: 'one',
       also: 'one',

@@ -71,8 +71,8 @@ export interface DecoderConfig extends ModelConfig {
   /** For each layer, of how many positions the pieces are that a query's keys lie in; null: none. Default: none. */
   readonly chunks?: Windows;
   /**
-   * Of queries: times 1 + by·ln(1 + ⌊(position + from) / every⌋), in layers that do not turn or in all. Default: times
-   * 1.
+   * Queries are multiplied by 1 + by·ln(1 + ⌊(position + from) / every⌋), in all layers or in those that do not rotate.
+   * Default: by 1.
    */
   readonly temperature?: Temperature;
   /** Inner width of layers without experts, where it is another. */

@@ -100,6 +100,12 @@ const LFM2_EXPERTS: ExpertNames = {
   matrices: { gate: 'w1', up: 'w3', down: 'w2' },
 };
 
+/** What dense models and those with experts share. */
+const LFM2 = {
+  ...{ maxPositions: 128_000, kvHeads: 8, theta: 1e6, isTied: true },
+  ...{ epsilonKey: 'norm_eps', epsilon: 1e-5 },
+} as const;
+
 function lfm2Experts(read: ConfigReader): ExpertsConfig {
   const own = read.experts({
     count: ['num_experts'],
@@ -241,12 +247,7 @@ export const RECURRENT_FAMILIES = [
     name: 'Lfm2ForCausalLM',
     modelType: 'lfm2',
     covers: 'LFM2, dense',
-    maxPositions: 128_000,
-    kvHeads: 8,
-    theta: 1e6,
-    epsilonKey: 'norm_eps',
-    epsilon: 1e-5,
-    isTied: true,
+    ...LFM2,
     names: LFM2_NAMES,
     prepare: lfm2,
     differences: (read) => ({
@@ -262,12 +263,7 @@ export const RECURRENT_FAMILIES = [
     name: 'Lfm2MoeForCausalLM',
     modelType: 'lfm2_moe',
     covers: 'LFM2 8B-A1B and 24B-A2B',
-    maxPositions: 128_000,
-    kvHeads: 8,
-    theta: 1e6,
-    epsilonKey: 'norm_eps',
-    epsilon: 1e-5,
-    isTied: true,
+    ...LFM2,
     names: { ...LFM2_NAMES, experts: LFM2_EXPERTS },
     differences: (read) => ({
       biased: [],

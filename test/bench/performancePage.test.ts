@@ -9,8 +9,8 @@ describe('docs/performance.md', () => {
     expect(readFileSync('docs/performance.md', 'utf8')).toBe(performancePage(data));
   });
 
-  it('has three pages at most', () => {
-    expect(performancePage(data).split('\n').length).toBeLessThanOrEqual(180);
+  it('has two pages', () => {
+    expect(performancePage(data).split('\n').length).toBeLessThanOrEqual(151);
   });
 
   it('refuses a figure without its commit', () => {

@@ -59,7 +59,7 @@ export class PathStates {
     });
     const { of, from, count } = message.branches ?? { of: [], from: [], count: [] };
     of.forEach((run, b) => {
-      // Of a part or a branch before it, the token that the branch leaves.
+      // The token that the branch leaves: of a part, or of a branch before it.
       const first = run < starts.length - b ? message.from[run]! : from[run - message.from.length]!;
       const at = starts[run]! + from[b]! - 1 - first;
       starts.push(t);
