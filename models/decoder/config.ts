@@ -85,6 +85,10 @@ export interface DecoderConfig extends ModelConfig {
   readonly slopeFactor?: number;
   /** Largest magnitude of what q, k and v are projected to. Default: any. */
   readonly clip?: number;
+  /** Whether scores are divided by the number of the layer, which counts from 1. Default: they are not. */
+  readonly dividesScores?: true;
+  /** Whether a branch is added to what its norm gives, in place of the stream before. Default: it is not. */
+  readonly keepsNormed?: true;
   /** Soft caps: scores or logits x become cap·tanh(x / cap). Default: none. */
   readonly caps?: Caps;
   /** Literal factors. Default of each: that of LLaMA. */
@@ -134,6 +138,8 @@ export type Differences = Pick<
   | 'recurrent'
   | 'isOutputGated'
   | 'hasHeadBias'
+  | 'dividesScores'
+  | 'keepsNormed'
 >;
 
 /** What each family specifies. */

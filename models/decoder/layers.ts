@@ -146,7 +146,8 @@ export function layerBlocks(
 ): LayerBlocks {
   const { hiddenSize: hidden, headDim, heads, kvHeads } = shape;
   const { names = LLAMA_NAMES, prefix = '' } = options;
-  const scale = shape.factors?.scores ?? 1 / Math.sqrt(headDim);
+  const scaleOf = (layer: number): number =>
+    (shape.factors?.scores ?? 1 / Math.sqrt(headDim)) / (shape.dividesScores === true ? layer + 1 : 1);
   const weight = (name: string, dims: readonly number[]): Value =>
     b.weight(`${prefix}${name}`, options.dtypeOf(`${prefix}${name}`), dims);
   const constant = (value: number, hint: string): Value => b.add('const', {}, { value }, hint);
@@ -259,7 +260,7 @@ export function layerBlocks(
                 ...defined({ rows }),
                 isOwn: shape.qkNorm === 'own head',
               });
-        const row = normed(clipped(b, project(x, layer, name, count * headDim, rows), shape.clip), 'row');
+        const row = clipped(b, normed(project(x, layer, name, count * headDim, rows), 'row'), shape.clip);
         return normed(
           b.add('reshape', { x: row }, { shape: ['T', count, headDim] }, `${name}_heads`),
           'head',
@@ -311,7 +312,7 @@ export function layerBlocks(
       return b.add('add', { a: plain, b: turnedScores }, {}, 'scores');
     };
     const scores = latent === undefined ? dot(q, k, 'scores') : scoresOf(latent.tail);
-    const scaled = b.add('mul', { a: scores, b: constant(scale, 'scale') });
+    const scaled = b.add('mul', { a: scores, b: constant(scaleOf(index), 'scale') });
     const bounded = capped(b, scaled, shape.caps?.scores);
     const leaning = sloped === undefined ? bounded : b.add('add', { a: bounded, b: sloped }, {}, 'leaning');
     const biased = b.add('add', { a: leaning, b: biases.get(keyOf(reachOf(index)))! }, {}, 'biased');
@@ -443,8 +444,10 @@ export function buildLayers(
     const layer = `${names.layers}.${i}`;
     const normed = (x: Value, module?: string): Value => (module === undefined ? x : norm(x, `${layer}.${module}`));
     /** `sum` and what the branch `f` adds to it for the stream `x`. */
-    const branch = (sum: Value, x: Value, { before, after }: BranchNorms, f: (x: Value) => Value): Value =>
-      joined(sum, normed(f(normed(x, before)), after));
+    const branch = (sum: Value, x: Value, { before, after }: BranchNorms, f: (x: Value) => Value): Value => {
+      const input = normed(x, before);
+      return joined(shape.keepsNormed === true ? input : sum, normed(f(input), after));
+    };
     const { attention: own, ffn } = names.norms;
     const shared = shape.parallel === 'one norm' && own.before !== undefined ? { before: own.before } : {};
     h = b.scope(`layers.${i}`, () => {

@@ -74,7 +74,7 @@ function yarnRange(
  * f64[headDim/2]: radians per position for each rotated pair, with scaling applied. Unscaled: theta^(−2i/headDim).
  * Linear: divided by factor. llama3 (as in transformers' modeling_rope_utils): with turns = originalMaxPositions /
  * wavelength, kept above highFreqFactor turns, divided by factor below lowFreqFactor, blended linearly in turns
- * between. yarn: see RopeScaling.
+ * between; Llama 4 blends nothing, both being 1. yarn: see RopeScaling.
  */
 export function ropeInverseFrequencies(config: { readonly headDim: number; readonly rope: RopeConfig }): Float64Array {
   const { headDim, rope } = config;
@@ -90,6 +90,7 @@ export function ropeInverseFrequencies(config: { readonly headDim: number; reado
         const turns = (scaling.originalMaxPositions * frequency) / (2 * Math.PI);
         if (turns > scaling.highFreqFactor) return frequency;
         if (turns < scaling.lowFreqFactor) return frequency / scaling.factor;
+        if (scaling.lowFreqFactor === scaling.highFreqFactor) return frequency;
         const kept = (turns - scaling.lowFreqFactor) / (scaling.highFreqFactor - scaling.lowFreqFactor);
         return (1 - kept) * (frequency / scaling.factor) + kept * frequency;
       });
@@ -251,9 +252,9 @@ function parseScaling(source: Json, where: string, config: Json, defaults: RopeD
         highFreqFactor: number(filled, 'high_freq_factor', where, 1e-6, 1e6),
         originalMaxPositions: number(filled, 'original_max_position_embeddings', where, 1, 2 ** 24),
       } as const;
-      if (scaling.highFreqFactor <= scaling.lowFreqFactor) {
+      if (scaling.highFreqFactor < scaling.lowFreqFactor) {
         throw new UserError(
-          `${where}: high_freq_factor ${scaling.highFreqFactor} must be greater than ` +
+          `${where}: high_freq_factor ${scaling.highFreqFactor} must be at least ` +
             `low_freq_factor ${scaling.lowFreqFactor}`,
         );
       }

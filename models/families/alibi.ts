@@ -103,17 +103,14 @@ export const ALIBI_FAMILIES = [
       fused: [{ module: 'self_attention.query_key_value', of: ['q', 'k', 'v'], isByHead: true }],
     },
     prepare: bloomSizes,
-    differences: (read) => {
-      if (read.flag('apply_residual_connection_post_layernorm'))
-        read.fail('apply_residual_connection_post_layernorm is true: the stream before norms is what goes on here');
-      return {
-        norm: { kind: 'layer', offset: 0, hasBias: true },
-        biased: ['q', 'k', 'v', 'o', 'up', 'down'],
-        isGated: false,
-        unrotated: read.layers(),
-        slopes: paperSlopes(headsOf(read)),
-      };
-    },
+    differences: (read) => ({
+      norm: { kind: 'layer', offset: 0, hasBias: true },
+      biased: ['q', 'k', 'v', 'o', 'up', 'down'],
+      isGated: false,
+      unrotated: read.layers(),
+      slopes: paperSlopes(headsOf(read)),
+      ...(read.flag('apply_residual_connection_post_layernorm') ? { keepsNormed: true as const } : {}),
+    }),
   }),
 
   // MPT (MosaicML, 2023): no biases at all, GELU. Learned positions are not read where there is ALiBi, nor is

@@ -1,7 +1,6 @@
 /** Families of LLaMA's kind whose layers have experts. */
 import { type ExpertGroups, MAX_EXPERTS } from '../../ir/experts.js';
 import { defined } from '../../system/defined.js';
-import { isGiven, quote } from '../../system/json.js';
 import {
   type ExpertNames,
   type ExpertsConfig,
@@ -105,11 +104,11 @@ export const EXPERT_FAMILIES = [
     epsilon: 1e-5,
     names: { ...LLAMA_NAMES, experts: QWEN_EXPERTS },
     differences: (read) => {
-      const { clip_qkv: clip } = read.json;
-      if (isGiven(clip)) read.fail(`clip_qkv is ${quote(clip)}: bounds of queries, keys and values are not supported`);
+      const clip = read.number('clip_qkv', 0, [0, 1e6]);
       return {
         biased: read.attentionBiases(),
         qkNorm: 'row',
+        ...(clip === 0 ? {} : { clip }),
         experts: read.without('mlp_only_layers', 'decoder_sparse_step').experts({
           count: ['num_experts', 'num_local_experts'],
           width: 'intermediate_size',

@@ -83,17 +83,12 @@ export const POSITION_FAMILIES = [
       isTurned: true,
     },
     prepare: gpt2Sizes,
-    differences: (read) => {
-      if (read.flag('scale_attn_by_inverse_layer_idx'))
-        read.fail(
-          'scale_attn_by_inverse_layer_idx is true: scores that layers divide by their number are not supported',
-        );
-      return {
-        ...shared(read, 1024),
-        biased: ALL_BIASES,
-        ...(read.flag('scale_attn_weights', true) ? {} : { factors: { scores: 1 } }),
-      };
-    },
+    differences: (read) => ({
+      ...shared(read, 1024),
+      biased: ALL_BIASES,
+      ...(read.flag('scale_attn_by_inverse_layer_idx') ? { dividesScores: true as const } : {}),
+      ...(read.flag('scale_attn_weights', true) ? {} : { factors: { scores: 1 } }),
+    }),
   }),
 
   // OPT (arXiv:2205.01068): the table of positions has two rows before the first one.

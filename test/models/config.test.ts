@@ -268,12 +268,12 @@ describe('describeModel', () => {
         rope_scaling: {
           rope_type: 'llama3',
           factor: 8,
-          low_freq_factor: 4,
+          low_freq_factor: 5,
           high_freq_factor: 4,
           original_max_position_embeddings: 64,
         },
       },
-      'high_freq_factor 4 must be greater than low_freq_factor 4',
+      'high_freq_factor 4 must be at least low_freq_factor 5',
     ],
     [
       'rope part missing',

@@ -224,7 +224,10 @@ const FAMILIES: Readonly<Record<string, Own>> = {
   }),
   olmoe: (dice) => {
     const { count, chosen } = expertCounts(dice);
-    return { num_experts: count, num_experts_per_tok: chosen, norm_topk_prob: dice.chance(0.5) };
+    return {
+      ...{ num_experts: count, num_experts_per_tok: chosen, norm_topk_prob: dice.chance(0.5) },
+      clip_qkv: dice.pick([null, 0.5, 4]),
+    };
   },
   granitemoe: (dice) => {
     const { count, chosen } = expertCounts(dice);
@@ -267,7 +270,12 @@ const FAMILIES: Readonly<Record<string, Own>> = {
       llama_4_scaling_beta: dice.pick([0.1, 0.5]),
     },
   }),
-  gpt2: (dice) => ({ head_dim: null, n_inner: dice.pick([null, 17, 40]), scale_attn_weights: dice.chance(0.7) }),
+  gpt2: (dice) => ({
+    head_dim: null,
+    n_inner: dice.pick([null, 17, 40]),
+    scale_attn_weights: dice.chance(0.7),
+    scale_attn_by_inverse_layer_idx: dice.chance(0.3),
+  }),
   opt: (dice) => ({
     head_dim: null,
     ffn_dim: dice.pick([17, 56, 96]),
@@ -283,7 +291,7 @@ const FAMILIES: Readonly<Record<string, Own>> = {
     interleave_moe_layer_step: dice.pick([1, 2]),
     intermediate_size_mlp: dice.pick([17, 40]),
   }),
-  bloom: () => ({ head_dim: null }),
+  bloom: (dice) => ({ head_dim: null, apply_residual_connection_post_layernorm: dice.chance(0.3) }),
   mpt: (dice, { layers, heads, headDim }) => ({
     head_dim: null,
     d_model: heads * headDim,
