@@ -152,11 +152,15 @@ async function main(options: GenerateBenchOptions): Promise<void> {
   });
   const busy: number[] = [];
   let last: CallArrays | undefined;
+  /** The call of prompts with most tokens. */
+  let longest: CallArrays | undefined;
+  const tokensOf = (inputs: CallArrays | undefined): number => inputs?.['tokens']?.length ?? 0;
   const measured: DeviceExecutor = {
     ...executor,
     capacity: executor.capacity,
     call: async (name, inputs, epoch) => {
       last = inputs;
+      if (tokensOf(inputs) > Math.max(tokensOf(longest), ...batches)) longest = inputs;
       const result = await executor.call(name, inputs, epoch);
       const spans = result.spans ?? [];
       busy.push(Math.max(...spans.map(({ end }) => end)) - Math.min(...spans.map(({ begin }) => begin)));
@@ -212,6 +216,11 @@ async function main(options: GenerateBenchOptions): Promise<void> {
     );
     const profiled = last;
     if (options.profile === true && profiled !== undefined) await printProfile(() => executor.profile(STEP, profiled));
+  }
+  const prompts = longest;
+  if (options.profile === true && prompts !== undefined) {
+    console.log(`a call of ${tokensOf(prompts)} tokens of prompts`);
+    await printProfile(() => executor.profile(STEP, prompts));
   }
   await executor.close();
 }
@@ -288,7 +297,8 @@ export const generateCommand = (): Command =>
     .option('--kv-cache <format>', 'fp8: keys and values of half the size (default: 16bit)', oneOf(KV_CACHES))
     .option(
       '--profile',
-      'also the time of each kind of kernel, measured one launch at a time: the fastest of 12 for each launch',
+      'also the time of each kind of kernel in a step and in the largest call of prompts, measured one launch at a ' +
+        'time: the fastest of 12 for each launch',
     );
 
 /** How tokens are chosen; undefined for the most likely ones, without logits. */
