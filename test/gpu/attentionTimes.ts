@@ -18,10 +18,12 @@ export interface TimedCall {
   readonly lists: Readonly<Record<'begin' | 'position' | 'key', Int32Array>>;
 }
 
-/** Keys and values of `rows` rows. */
-export function timedCache(bench: Bench, { kvHeads, headDim }: Shape, rows: number): ReadonlyMap<string, CudaMemory> {
+/** Keys and values of `rows` rows, or keys that are values, with their tails. */
+export function timedCache(bench: Bench, s: Shape, rows: number): ReadonlyMap<string, CudaMemory> {
+  const width = s.kvHeads * s.headDim;
+  const widths = s.tail === undefined ? { k: width, v: width } : { k: width, kTail: s.tail };
   const cache = new Map(
-    ['k', 'v'].map((name) => [name, new bench.cuda.Memory(bench.device, rows * kvHeads * headDim * 2)] as const),
+    Object.entries(widths).map(([name, columns]) => [name, new bench.cuda.Memory(bench.device, rows * columns * 2)]),
   );
   for (const memory of cache.values()) memory.fill(FILLED);
   return cache;
@@ -44,7 +46,7 @@ export function layOutCalls(
   };
   const { buffers } = attentionModule(s).module;
   const memory = calls.map(({ paths, lists }) => {
-    const rows = ['q', 'out'].map((name) => {
+    const rows = ['q', 'out', ...(s.tail === undefined ? [] : ['qTail'])].map((name) => {
       const decl = buffers.find((each) => each.name === name)!;
       const stride = rowStride(
         decl,

@@ -24,9 +24,10 @@ const answersOf = (world: PathWorld, pieces: readonly Piece[], row: readonly num
 describe('latent attention on tensor cores', () => {
   it('has blocks of one query and of two, and clusters', () => {
     const printed = (s: Shape): readonly string[] =>
-      SCHEDULES.get(s)!.map(({ queries, cluster = 1 }) => `${queries} by ${cluster}`);
-    expect(printed(WIDE)).toEqual(['1 by 1', '1 by 2', '1 by 4', '1 by 8', '2 by 1']);
-    expect(printed(PARTED)).toEqual(['1 by 1', '1 by 2', '1 by 4']);
+      SCHEDULES.get(s)!.map(({ queries, cluster = 1, teams = 1 }) => `${queries} by ${cluster} of ${teams}`);
+    const of = (cluster: number): readonly string[] => [`1 by ${cluster} of 1`, `1 by ${cluster} of 2`];
+    expect(printed(WIDE)).toEqual([...[1, 2, 4, 8].flatMap(of), '2 by 1 of 1']);
+    expect(printed(PARTED)).toEqual([1, 2, 4].flatMap(of));
     expect(schedulesOf({ ...WIDE, cap: 3 })).toEqual([]);
     expect(schedulesOf({ ...WIDE, tail: 32 })).toEqual([]);
   });

@@ -16,6 +16,10 @@ const DECODE: PathSkeleton = { header: 'attention/decode.cuh', entry: 'decode_at
 const LONE: PathSkeleton = { header: 'attention/lone.cuh', entry: 'lone_attention', readsAhead: true };
 const STEMS: PathSkeleton = { header: 'attention/stems.cuh', entry: 'stems_attention', readsAhead: true };
 const LATENT: PathSkeleton = { header: 'attention/latent.cuh', entry: 'latent_attention', readsAhead: false };
+const LATENT_TEAMS: PathSkeleton = {
+  ...{ header: 'attention/latentTeams.cuh', entry: 'latent_teams_attention' },
+  readsAhead: true,
+};
 const BRANCHES: PathSkeleton = { header: 'attention/branches.cuh', entry: 'branches_attention', readsAhead: false };
 
 /** Prints a kernel for which isDecodeText holds. */
@@ -24,7 +28,7 @@ export function decodeText(code: AttentionCode): string {
   if (isLatent(kernel)) {
     const [q, k] = [operands.get(kernel.tail.q), operands.get(kernel.tail.k)];
     const fields = { tail: kernel.tail.headDim, qTailStride: q.stride, kTailStride: k.stride };
-    return pathUnit(code, { ...LATENT, fields });
+    return pathUnit(code, { ...(schedule.teams === undefined ? LATENT : LATENT_TEAMS), fields });
   }
   if (tile.isLone) return pathUnit(code, schedule.queries > 1 ? STEMS : LONE);
   return pathUnit(code, tile.isDecode ? DECODE : BRANCHES);

@@ -7,7 +7,7 @@
  * All warps of the group then have all scores, compute the same weights, and multiply these with a quarter of the
  * values' columns. Groups of a block share tiles of keys; those whose queries have another path take them in turn.
  *
- * LATENT_CHUNK keys make one partial result; partial results are merged in order of position. The blocks of a cluster
+ * CHUNK keys make one partial result; partial results are merged in order of position. The blocks of a cluster
  * take chunks in turn, and each adds up some columns of all of them: the bits depend on the query and its path alone.
  * Two buffers for the chunks of a round are enough: who sends those of a round has added the ones of the round before,
  * so everybody has sent these, and had added the ones before them.
@@ -22,36 +22,30 @@
 
 namespace tw {
 
-constexpr int LATENT_CHUNK = 256;
-
-template <PathConfig config> struct LatentLayout {
-  static constexpr int depth = config.head_dim + config.tail, groups = config.warps / 4;
-  /* Steps of a product that a warp makes of scores, and columns of values that it has. */
-  static constexpr int steps = depth / 64, columns = config.head_dim / 4;
-  /* Of odd pieces of 16 bytes, eight rows at one column lie in different banks. */
-  static constexpr unsigned row_bytes = depth * 2 + 16, tile_bytes = TILE_KEYS * row_bytes;
-  static constexpr unsigned parts_at = config.slots * tile_bytes, group_bytes = 4 * 4 * 32 * 16;
-  static constexpr unsigned rounds_at = parts_at + groups * group_bytes;
-  /* Of a chunk: columns that a block adds up, of 16 rows, then maxima and sums. */
-  static constexpr int own_columns = config.head_dim / config.cluster, pairs = 16 * own_columns / 2 / 128;
-  static constexpr unsigned ends_in_chunk = 16 * own_columns * 4, chunk_bytes = ends_in_chunk + 16 * 8;
-  static constexpr unsigned round_bytes = config.cluster * chunk_bytes;
-  static constexpr unsigned barriers_at = rounds_at + (config.cluster > 1 ? 2 * round_bytes : 0);
-  static_assert(depth % 64 == 0 && config.head_dim % 64 == 0 && config.warps % 4 == 0 && config.kv_heads == 1);
-  static_assert(config.cluster == 1 || (groups == 1 && config.head_dim % (16 * config.cluster) == 0));
-  static_assert(config.heads <= 16 || groups == 1, "groups have a query each");
-  static_assert(barriers_at + (config.cluster > 1 ? 16 : 0) <= config.shared_bytes, "memory is what a schedule says");
-};
-
-/* A chunk's result as a lane has it: columns of rows lane / 4 and 8 below, their maxima and sums. */
+/*
+ * A chunk's result as a lane has it: columns of rows lane / 4 and 8 below, their maxima and sums. Weights of every 8
+ * keys of a tile have a sum of their own, and the four are added up when the chunk ends: warps may have eight keys each.
+ */
 template <PathConfig config> struct LatentAnswer {
-  float o[LatentLayout<config>::columns / 8][4], top[2], sum[2];
+  float o[config.head_dim / 32][4], top[2], sum[2], sums[TILE_KEYS / 8][2];
 
   TW_DEVICE void clear() {
     top[0] = top[1] = -infinity();
     sum[0] = sum[1] = 0.0f;
 #pragma unroll
-    for (int i = 0; i < LatentLayout<config>::columns / 8; i++) o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0.0f;
+    for (int n = 0; n < TILE_KEYS / 8; n++) sums[n][0] = sums[n][1] = 0.0f;
+#pragma unroll
+    for (int i = 0; i < config.head_dim / 32; i++) o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0.0f;
+  }
+  /* Ends the chunk. */
+  TW_DEVICE void end() {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      float parts[TILE_KEYS / 8];
+#pragma unroll
+      for (int n = 0; n < TILE_KEYS / 8; n++) parts[n] = quad_sum(sums[n][half]);
+      sum[half] = tw::add(tw::add(tw::add(parts[0], parts[1]), parts[2]), parts[3]);
+    }
   }
   /* Adds the chunk that follows. */
   TW_DEVICE void add(const LatentAnswer &chunk) {
@@ -62,7 +56,7 @@ template <PathConfig config> struct LatentAnswer {
       top[half] = most;
       sum[half] = fmaf(chunk.sum[half], now, mul(sum[half], before));
 #pragma unroll
-      for (int i = 0; i < LatentLayout<config>::columns / 8; i++) {
+      for (int i = 0; i < config.head_dim / 32; i++) {
 #pragma unroll
         for (int e = 2 * half; e < 2 * half + 2; e++) o[i][e] = fmaf(chunk.o[i][e], now, mul(o[i][e], before));
       }
@@ -85,10 +79,11 @@ template <PathConfig config> struct LatentAnswer {
 #pragma unroll
       for (int half = 0; half < 2; half++) {
         const float keep = power2(top[half] - most[half]);
-        sum[half] = mul(sum[half], keep);
         top[half] = most[half];
 #pragma unroll
-        for (int i = 0; i < LatentLayout<config>::columns / 8; i++) {
+        for (int n = 0; n < TILE_KEYS / 8; n++) sums[n][half] = mul(sums[n][half], keep);
+#pragma unroll
+        for (int i = 0; i < config.head_dim / 32; i++) {
           o[i][2 * half] = mul(o[i][2 * half], keep);
           o[i][2 * half + 1] = mul(o[i][2 * half + 1], keep);
         }
@@ -100,40 +95,79 @@ template <PathConfig config> struct LatentAnswer {
       float w[4];
 #pragma unroll
       for (int e = 0; e < 4; e++) w[e] = exp2_flushed(fmaf(s[n][e], config.scale, shift[e / 2]));
-      sum[0] += w[0] + w[1];
-      sum[1] += w[2] + w[3];
+      sums[n][0] = tw::add(sums[n][0], tw::add(w[0], w[1]));
+      sums[n][1] = tw::add(sums[n][1], tw::add(w[2], w[3]));
       weight[n / 2][n % 2 * 2] = pack<Key>(w[0], w[1]);
       weight[n / 2][n % 2 * 2 + 1] = pack<Key>(w[2], w[3]);
     }
   }
 };
 
-/* What blocks of a cluster add up, by pairs of columns of a thread: maximum, sum, and the two. */
+/* A chunk as blocks of a cluster send it to each other: columns that one adds up, of 16 rows, then maxima and sums. */
+template <PathConfig config> struct LatentChunk {
+  static constexpr int own_columns = config.head_dim / config.cluster, pairs = 16 * own_columns / 2 / 128;
+  static constexpr unsigned ends_at = 16 * own_columns * 4, bytes = ends_at + 16 * 8;
+
+  /* Sends an answer to the blocks that add it up, to address `to` of each, whose bytes count at barrier `bar`. */
+  TW_DEVICE static void send(const LatentAnswer<config> &answer, unsigned to, unsigned bar, int warp, int lane) {
+#pragma unroll
+    for (int i = 0; i < config.head_dim / 32; i++) {
+      const int column = warp * (config.head_dim / 4) + i * 8 + lane % 4 * 2, owner = column / own_columns;
+      const unsigned place = to + (lane / 4 * own_columns + column % own_columns) * 4;
+      send2(place, owner, bar, answer.o[i][0], answer.o[i][1]);
+      send2(place + 8 * own_columns * 4, owner, bar, answer.o[i][2], answer.o[i][3]);
+    }
+    if (warp == 0) {
+      const unsigned place = to + ends_at + lane / 4 * 8;
+      for (int owner = lane % 4; owner < config.cluster; owner += 4) {
+        send2(place, owner, bar, answer.top[0], answer.sum[0]);
+        send2(place + 64, owner, bar, answer.top[1], answer.sum[1]);
+      }
+    }
+  }
+};
+
+template <PathConfig config> struct LatentLayout {
+  static constexpr int depth = config.head_dim + config.tail, groups = config.warps / 4;
+  /* Steps of a product that a warp makes of scores, and columns of values that it has. */
+  static constexpr int steps = depth / 64, columns = config.head_dim / 4;
+  /* Of odd pieces of 16 bytes, eight rows at one column lie in different banks. */
+  static constexpr unsigned row_bytes = depth * 2 + 16, tile_bytes = TILE_KEYS * row_bytes;
+  static constexpr unsigned parts_at = config.slots * tile_bytes, group_bytes = 4 * 4 * 32 * 16;
+  static constexpr unsigned rounds_at = parts_at + groups * group_bytes;
+  static constexpr unsigned round_bytes = config.cluster * LatentChunk<config>::bytes;
+  static constexpr unsigned barriers_at = rounds_at + (config.cluster > 1 ? 2 * round_bytes : 0);
+  static_assert(depth % 64 == 0 && config.head_dim % 64 == 0 && config.warps % 4 == 0 && config.kv_heads == 1);
+  static_assert(config.cluster == 1 || (groups == 1 && config.head_dim % (16 * config.cluster) == 0));
+  static_assert(config.heads <= 16 || groups == 1, "groups have a query each");
+  static_assert(barriers_at + (config.cluster > 1 ? 16 : 0) <= config.shared_bytes, "memory is what a schedule says");
+};
+
+/* What blocks of a cluster add up, by pairs of columns of each of 128 threads: maximum, sum, and the two. */
 template <PathConfig config> struct LatentSums {
-  using Layout = LatentLayout<config>;
-  float top[Layout::pairs], sum[Layout::pairs];
-  float2 o[Layout::pairs];
+  using Chunk = LatentChunk<config>;
+  float top[Chunk::pairs], sum[Chunk::pairs];
+  float2 o[Chunk::pairs];
 
   TW_DEVICE void clear() {
 #pragma unroll
-    for (int i = 0; i < Layout::pairs; i++) {
+    for (int i = 0; i < Chunk::pairs; i++) {
       top[i] = -infinity();
       sum[i] = o[i].x = o[i].y = 0.0f;
     }
   }
-  TW_DEVICE static int row_of(int i) { return (i * 128 + (int)threadIdx.x) / (Layout::own_columns / 2); }
-  TW_DEVICE static int column_of(int i) { return (i * 128 + (int)threadIdx.x) % (Layout::own_columns / 2) * 2; }
-  /* The chunks of a round, of which there are `count`. */
-  TW_DEVICE void add(const unsigned char *memory, int round, int count) {
-    const unsigned char *const chunks = memory + Layout::rounds_at + round % 2 * Layout::round_bytes;
+  TW_DEVICE static int row_of(int i, int thread) { return (i * 128 + thread) / (Chunk::own_columns / 2); }
+  TW_DEVICE static int column_of(int i, int thread) { return (i * 128 + thread) % (Chunk::own_columns / 2) * 2; }
+  /* `count` chunks that lie one behind another. */
+  TW_DEVICE void add(const unsigned char *chunks, int count, int thread) {
 #pragma unroll
-    for (int i = 0; i < Layout::pairs; i++) {
+    for (int i = 0; i < Chunk::pairs; i++) {
 #pragma unroll
       for (int w = 0; w < config.cluster; w++) {
         if (w >= count) break;
-        const unsigned char *const chunk = chunks + w * Layout::chunk_bytes;
-        const float2 end = *(const float2 *)(chunk + Layout::ends_in_chunk + row_of(i) * 8);
-        const float2 x = *(const float2 *)(chunk + (i * 128 + (int)threadIdx.x) * 8);
+        const unsigned char *const chunk = chunks + w * Chunk::bytes;
+        const float2 end = *(const float2 *)(chunk + Chunk::ends_at + row_of(i, thread) * 8);
+        const float2 x = *(const float2 *)(chunk + (i * 128 + thread) * 8);
         const float most = fmaxf(top[i], end.x);
         const float before = power2(top[i] - most), now = power2(end.x - most);
         top[i] = most;
@@ -143,13 +177,40 @@ template <PathConfig config> struct LatentSums {
       }
     }
   }
+  /* Stores the block's columns of the heads from `head0` on to a query's row. */
+  template <class Out> TW_DEVICE void store(Out *row, int head0, int rank, int thread) const {
+#pragma unroll
+    for (int i = 0; i < Chunk::pairs; i++) {
+      const int head = head0 + row_of(i, thread);
+      if (head >= config.heads) continue;
+      const float inverse = 1.0f / sum[i];
+      store2(row + head * config.head_dim + rank * Chunk::own_columns + column_of(i, thread),
+          o[i].x * inverse + 0.0f, o[i].y * inverse + 0.0f);
+    }
+  }
 };
+
+/* Stores a whole answer of the heads from `head0` on to a query's row. */
+template <PathConfig config, class Out>
+TW_DEVICE void store_latent(const LatentAnswer<config> &total, Out *row, int head0, int warp, int lane) {
+  constexpr int d = config.head_dim;
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    const int head = head0 + lane / 4 + 8 * half;
+    if (head >= config.heads) continue;
+    const float inverse = 1.0f / total.sum[half];
+    Out *const out = row + head * d + warp * (d / 4) + lane % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < d / 32; i++)
+      store2(out + i * 8, total.o[i][2 * half] * inverse + 0.0f, total.o[i][2 * half + 1] * inverse + 0.0f);
+  }
+}
 
 template <PathConfig config, class Operands> TW_DEVICE void latent_attention(const Operands &x) {
   using Layout = LatentLayout<config>;
   using Key = typename Operands::KeyType;
   constexpr int d = config.head_dim, groups = Layout::groups, threads = 128 * groups, slots = config.slots;
-  constexpr int steps = Layout::steps, chunk_tiles = LATENT_CHUNK / TILE_KEYS;
+  constexpr int steps = Layout::steps, chunk_tiles = CHUNK / TILE_KEYS;
   constexpr int parts_of_query = (config.heads + 15) / 16;
   static_assert(sizeof(Key) == 2 && slots >= 2);
   TW_DYNAMIC_SHARED(memory, 128);
@@ -204,7 +265,7 @@ template <PathConfig config, class Operands> TW_DEVICE void latent_attention(con
     for (to = from + 1; to < groups && paths[to].begin == paths[from].begin; to++) keys = max(keys, paths[to].keys);
     if (keys <= 0) continue;
     const int begin = paths[from].begin, last = group >= from && group < to ? own.keys - 1 : -1;
-    const int tiles = (keys + TILE_KEYS - 1) / TILE_KEYS, chunks = (keys + LATENT_CHUNK - 1) / LATENT_CHUNK;
+    const int tiles = (keys + TILE_KEYS - 1) / TILE_KEYS, chunks = (keys + CHUNK - 1) / CHUNK;
     /* The block's n-th tile. */
     const auto tile_of = [&](int n) {
       return (n / chunk_tiles * config.cluster + rank) * chunk_tiles + n % chunk_tiles;
@@ -301,62 +362,28 @@ template <PathConfig config, class Operands> TW_DEVICE void latent_attention(con
           }
         }
       }
-      answer.sum[0] = quad_sum(answer.sum[0]);
-      answer.sum[1] = quad_sum(answer.sum[1]);
+      answer.end();
       if constexpr (config.cluster == 1) {
-        if (chunk * LATENT_CHUNK <= last) total.add(answer);
+        if (chunk * CHUNK <= last) total.add(answer);
       } else {
         if (round > 0) {
           const int count = min(chunks - (round - 1) * config.cluster, config.cluster);
           const Barrier there = round_barriers[(round - 1) % 2];
-          if (thread == 0) there.expect(count * Layout::chunk_bytes);
+          if (thread == 0) there.expect(count * LatentChunk<config>::bytes);
           there.wait((round - 1) / 2 % 2);
-          sums.add(memory, round - 1, count);
+          sums.add(memory + Layout::rounds_at + (round - 1) % 2 * Layout::round_bytes, count, thread);
         }
         __syncthreads();  /* Chunks of the round before have been added. */
         if (chunk < chunks) {
-          const unsigned to_chunk =
-              shared + Layout::rounds_at + round % 2 * Layout::round_bytes + rank * Layout::chunk_bytes;
-          const unsigned bar = round_barriers[round % 2].at;
-#pragma unroll
-          for (int i = 0; i < Layout::columns / 8; i++) {
-            const int column = warp * Layout::columns + i * 8 + lane % 4 * 2, owner = column / Layout::own_columns;
-            const unsigned place = to_chunk + (lane / 4 * Layout::own_columns + column % Layout::own_columns) * 4;
-            send2(place, owner, bar, answer.o[i][0], answer.o[i][1]);
-            send2(place + 8 * Layout::own_columns * 4, owner, bar, answer.o[i][2], answer.o[i][3]);
-          }
-          if (warp == 0) {
-            const unsigned place = to_chunk + Layout::ends_in_chunk + lane / 4 * 8;
-            for (int owner = lane % 4; owner < config.cluster; owner += 4) {
-              send2(place, owner, bar, answer.top[0], answer.sum[0]);
-              send2(place + 64, owner, bar, answer.top[1], answer.sum[1]);
-            }
-          }
+          const unsigned to = shared + Layout::rounds_at + round % 2 * Layout::round_bytes;
+          LatentChunk<config>::send(answer, to + rank * LatentChunk<config>::bytes, round_barriers[round % 2].at, warp,
+              lane);
         }
       }
     }
-    if constexpr (config.cluster == 1) {
-#pragma unroll
-      for (int half = 0; half < 2; half++) {
-        const int head = head0 + lane / 4 + 8 * half;
-        if (last < 0 || head >= config.heads) continue;
-        const float inverse = 1.0f / total.sum[half];
-        auto *const out = x.out + (first + group) * (long long)config.out_stride + head * d + warp * Layout::columns +
-            lane % 4 * 2;
-#pragma unroll
-        for (int i = 0; i < Layout::columns / 8; i++)
-          store2(out + i * 8, total.o[i][2 * half] * inverse + 0.0f, total.o[i][2 * half + 1] * inverse + 0.0f);
-      }
-    } else {
-#pragma unroll
-      for (int i = 0; i < Layout::pairs; i++) {
-        const int head = head0 + sums.row_of(i);
-        if (head >= config.heads) continue;
-        const float inverse = 1.0f / sums.sum[i];
-        store2(x.out + first * (long long)config.out_stride + head * d + rank * Layout::own_columns + sums.column_of(i),
-            sums.o[i].x * inverse + 0.0f, sums.o[i].y * inverse + 0.0f);
-      }
-    }
+    auto *const row = x.out + (first + group) * (long long)config.out_stride;
+    if constexpr (config.cluster > 1) sums.store(row, head0, rank, thread);
+    else if (last >= 0) store_latent<config>(total, row, head0, warp, lane);
     if constexpr (groups > 1) {
       copy_wait<0>();
       __syncthreads();  /* Everybody has read the last tile: keys of the next path may come. */

@@ -50,6 +50,8 @@ const QUERIES = { simt: [16, 8, 32, 4], mma: [64, 128, 32, 16] } as const;
 const PATH_QUERIES = [1, 2, 4, 8, 16, 32, 64, 128] as const;
 /** Teams of a block of one query over a path. */
 const TEAMS = [2, 4] as const;
+/** Of latent attention: one weighs keys, the other multiplies values. */
+const LATENT_TEAMS = 2;
 /** The answer and the total of the chunks before it lie in registers. */
 const MAX_LONE_HEAD = 128;
 /** Half of a tile's rows: those of sixteen heads spill. */
@@ -100,8 +102,10 @@ function sharingProblem(
 ): string | undefined {
   const { skeleton, keys, teams, cluster, lone, resident, sharesTiles } = schedule;
   if (isLatent(kernel) && skeleton === 'mma') {
-    if ([teams, lone, resident, sharesTiles].some((each) => each !== undefined))
-      return 'blocks of latent attention have neither teams nor lone warps';
+    if ([lone, resident, sharesTiles].some((each) => each !== undefined))
+      return 'blocks of latent attention have no lone warps';
+    if (teams !== undefined && (teams !== LATENT_TEAMS || schedule.queries > 1 || arch === 'sm_80'))
+      return `one query of latent attention has ${LATENT_TEAMS} teams on sm_90a`;
     if (cluster === undefined) return undefined;
     if (!CLUSTERS.includes(cluster)) return `a cluster has ${inWords(CLUSTERS)} blocks`;
     if (schedule.queries > 1 || kernel.headDim % (MMA_ROWS * cluster) !== 0)
@@ -322,7 +326,7 @@ function latentSchedule(
   const room = multiprocessors / (rows * latentParts(kernel));
   return all
     .filter(({ queries, cluster = 1 }) => queries === 1 && (cluster === 1 || cluster <= room))
-    .toSorted((a, b) => (b.cluster ?? 1) - (a.cluster ?? 1))[0];
+    .toSorted((a, b) => (b.teams ?? 1) - (a.teams ?? 1) || (b.cluster ?? 1) - (a.cluster ?? 1))[0];
 }
 
 /**

@@ -111,12 +111,26 @@ export const latentParts = ({ heads }: TiledAttention): number => Math.ceil(head
 const LATENT_BYTES = 231_424;
 const LATENT_SLOTS = 5;
 
-/** The block of attention/latent.cuh: slots of keys, parts of scores, and of a cluster the chunks of two rounds. */
-function latentTile(kernel: TiledAttention, keys: number, queries: number, cluster: number): AttentionTile {
+/** Of two tiles in attention/latentTeams.cuh: weights, maxima of warps, and what becomes of rows. */
+const LATENT_TEAM_BYTES = 2 * (1024 + 256 + 384);
+
+/**
+ * The block of attention/latent.cuh: slots of keys, parts of scores, and of a cluster the chunks of two rounds. Of two
+ * teams (attention/latentTeams.cuh): slots, the chunks of one round or the queries, what teams exchange, and barriers.
+ */
+function latentTile(
+  kernel: TiledAttention,
+  keys: number,
+  { queries, teams = 1, cluster = 1 }: Pick<CudaAttentionSchedule, 'queries' | 'teams' | 'cluster'>,
+): AttentionTile {
   const { headDim: d } = kernel;
-  const tile = keys * (keyDimOf(kernel) * 2 + 16);
+  const row = keyDimOf(kernel) * 2 + 16;
+  const tile = keys * row;
+  const round = cluster > 1 ? MMA_ROWS * d * 4 + cluster * MMA_ROWS * 8 : 0;
   const rest =
-    queries * 4 * keys * MMA_ROWS * 4 + (cluster > 1 ? 2 * (MMA_ROWS * d * 4 + cluster * MMA_ROWS * 8) + 16 : 0);
+    teams > 1
+      ? Math.max(round, MMA_ROWS * row) + LATENT_TEAM_BYTES + (LATENT_SLOTS + 6) * 8
+      : queries * 4 * keys * MMA_ROWS * 4 + (cluster > 1 ? 2 * round + 16 : 0);
   const slots = Math.min(LATENT_SLOTS, Math.floor((LATENT_BYTES - rest) / tile));
   return {
     isDecode: false,
@@ -124,7 +138,7 @@ function latentTile(kernel: TiledAttention, keys: number, queries: number, clust
     isGrouped: true,
     rows: queries * MMA_ROWS,
     workers: cluster,
-    threads: 128 * queries,
+    threads: 128 * queries * teams,
     slots,
     blocks: 1,
     dynamicBytes: slots * tile + rest,
@@ -190,7 +204,7 @@ export function tileOf(
       staticBytes: STATIC_BYTES.simt,
     };
   }
-  if (skeleton === 'mma' && isLatent(kernel)) return latentTile(kernel, keys, queries, cluster);
+  if (skeleton === 'mma' && isLatent(kernel)) return latentTile(kernel, keys, { queries, teams, cluster });
   if (skeleton === 'wgmma') {
     const slotBytes = 2 * WGMMA_KEYS * d * 2;
     return {
