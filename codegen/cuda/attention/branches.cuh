@@ -18,6 +18,7 @@
  */
 #pragma once
 #include "attention/chunks.cuh"
+#include "attention/slopes.cuh"
 #include "attention/tileQueries.cuh"
 
 namespace tw {
@@ -296,6 +297,12 @@ template <PathConfig config, class Operands> TW_DEVICE void branches_attention(c
       Scores s;
       multiply_keys<config, Key>(s, query, keys_at + at_slot * slot_bytes);
       scale_scores<config>(s, factor, own);
+      if constexpr (config.has_slopes()) {
+        /* Read for each tile: of long heads no register is left to keep them. */
+        Slopes<config> slopes;
+        slopes.find(x, kv, row);
+        lean_scores<config>(s, slopes.of, key, last);
+      }
       if (key + TILE_KEYS - 1 > warp_low || (config.is_bounded() && key <= too_far<config>(warp_high)))
         mask<config>(s, key, last);
       Weights weight;

@@ -182,12 +182,15 @@ TW_DEVICE bool decode_run(const Operands &x, unsigned char *memory, const Decode
   KeptQueries<config> query;
   float factor[tiles][2] = {};
   /* Rows 8·half + row0 see keys [low, keys). */
-  int low[halves], keys[halves];
+  int low[halves], keys[halves], row_of[halves];
 #pragma unroll
   for (int half = 0; half < halves; half++) {
-    low[half] = run.low_of_row(8 * half + team.row0);
-    keys[half] = run.keys_of_row(8 * half + team.row0);
+    row_of[half] = 8 * half + team.row0;
+    low[half] = run.low_of_row(row_of[half]);
+    keys[half] = run.keys_of_row(row_of[half]);
   }
+  Slopes<config, halves> slopes;
+  slopes.find(x, kv, row_of);
 #pragma unroll
   for (int m = 0; m < tiles; m++) {
     const int row = 16 * m + team.row0, other = row + 8;
@@ -247,6 +250,7 @@ TW_DEVICE bool decode_run(const Operands &x, unsigned char *memory, const Decode
       for (int m = 0; m < tiles; m++) {
         if (!team.has(2 * m)) break;
         team.scale(s[m], m, factor[m]);
+        if constexpr (config.has_slopes()) team.lean_rows(s[m], m, slopes.of, key, keys);
         if (key + TILE_KEYS > run.all_keys || (config.is_bounded() && key < run.all_low))
           team.mask_ends(s[m], m, key, low, keys);
         team.leave_maxima(s[m], m);

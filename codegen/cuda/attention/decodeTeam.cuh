@@ -2,6 +2,7 @@
 #pragma once
 #include "attention/chunks.cuh"
 #include "attention/decodeRun.cuh"
+#include "attention/slopes.cuh"
 #include "lib/barrier.cuh"
 #include "lib/cluster.cuh"
 
@@ -170,6 +171,12 @@ template <PathConfig config, class Operands> struct DecodeTeam {
     }
   }
 
+  /* As lean_scores, of rows 8·half + row0, which see keys up to `keys`. */
+  TW_DEVICE void lean_rows(
+      Scores &s, int tile, const float (&slope)[halves], int key, const int (&keys)[halves]) const {
+    const int first = 2 * tile, second = first + halves_of(tile) - 1;
+    lean_scores<config>(s, { slope[first], slope[second] }, key, { keys[first] - 1, keys[second] - 1 });
+  }
   /*
    * Scores of keys that a row does not see become −∞. The warp's first key is `key`; `low` and `keys`: rows
    * 8·half + row0 see keys [low, keys).

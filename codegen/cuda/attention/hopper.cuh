@@ -98,7 +98,7 @@ TW_DEVICE void weigh_part(const float (&s)[32], unsigned (&weight)[4][4], RowSta
 template <PathConfig config, class Operands> struct PromptProducts : PromptWarpgroup<config, Operands> {
   using Base = PromptWarpgroup<config, Operands>;
   using Layout = PromptLayout<config>;
-  using Base::about, Base::await, Base::bars, Base::before, Base::before_flags, Base::bound, Base::chunk, Base::flags,
+  using Base::about, Base::await, Base::bars, Base::before, Base::before_flags, Base::chunk, Base::finish, Base::flags,
       Base::go_on, Base::hide, Base::multiply_part, Base::own, Base::release, Base::release_both, Base::second_of,
       Base::settle, Base::skip, Base::tiles, Base::total, Base::total_sum;
   static constexpr int d = Layout::d, keys = Layout::keys;
@@ -138,7 +138,7 @@ template <PathConfig config, class Operands> struct PromptProducts : PromptWarpg
 
   /* The chunk's first part: its weights are rescaled when the second one's maxima are known. */
   TW_DEVICE void weigh_first() {
-    if constexpr (config.is_capped) bound(scores);
+    if constexpr (config.is_capped || config.has_slopes()) finish(scores, about(chunk).from);
     if ((flags & IS_CUT0 << own) != 0) hide(scores, about(chunk), about(chunk).from);
     state.top[0] = state.top[1] = NOTHING;
     state.sum[0] = state.sum[1] = 0.0f;
@@ -146,7 +146,7 @@ template <PathConfig config, class Operands> struct PromptProducts : PromptWarpg
   }
   /* The second part, and the whole chunk's weights. */
   TW_DEVICE void weigh_second() {
-    if constexpr (config.is_capped) bound(scores);
+    if constexpr (config.is_capped || config.has_slopes()) finish(scores, about(before).from + keys);
     if ((before_flags & IS_CUT1 << own) != 0) hide(scores, about(before), about(before).from + keys);
     const float top[2] = { state.top[0], state.top[1] };
     unsigned late[keys / 16][4];

@@ -4,6 +4,7 @@
  */
 #pragma once
 #include "attention/hopperTile.cuh"
+#include "attention/slopes.cuh"
 
 namespace tw {
 
@@ -140,9 +141,27 @@ template <PathConfig config, class Operands> struct PromptWarpgroup {
     for (int i = 0; i < keys / 2; i++)
       if (i / 4 * 8 + (i & 1) > ((i & 2) == 0 ? last0 : last1)) scores[i] = -infinity();
   }
-  TW_DEVICE void bound(float (&scores)[keys / 2]) {
+  /* Caps scores, and adds slopes of heads. */
+  TW_DEVICE void finish(float (&scores)[keys / 2], int from) {
+    if constexpr (config.is_capped) {
 #pragma unroll
-    for (int i = 0; i < keys / 2; i++) scores[i] = bounded(mul(scores[i], config.cap_factor));
+      for (int i = 0; i < keys / 2; i++) scores[i] = bounded(mul(scores[i], config.cap_factor));
+    }
+    if constexpr (config.has_slopes()) {
+      const int first = from + (lane & 3) * 2;
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        const int row = row0 + 8 * half;
+        const float slope = slope_of<config>(x, tiles.kv() * group + row % group);
+        const float distance = (float)(first - shared.queries[tiles.side()].position[row / group]);
+#pragma unroll
+        for (int i = 0; i < keys / 2; i++) {
+          if ((i >> 1 & 1) != half) continue;
+          const float further = (float)(i / 4 * 8 + (i & 1));
+          scores[i] = lean<config>(scores[i], slope, distance + further, (float)first + further);
+        }
+      }
+    }
   }
 
   /* Whether a row has a result: that of a query with keys. */

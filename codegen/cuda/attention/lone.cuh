@@ -10,6 +10,7 @@
  */
 #pragma once
 #include "attention/chunks.cuh"
+#include "attention/slopes.cuh"
 
 namespace tw {
 
@@ -151,6 +152,8 @@ template <PathConfig config, class Operands> TW_DEVICE void lone_attention(const
     load_queries(query, factor, { q + row[0] * d, q + row[1] * d },
         { row[0] < group, !is_half && row[1] < group });
   }
+  Slopes<config> slopes;
+  slopes.find(x, kv, row);
   const unsigned keys_at = keys_of_lane<config>(ring_at), values_at = values_of_lane<config>(ring_at);
   ring.wait();
 
@@ -172,6 +175,7 @@ template <PathConfig config, class Operands> TW_DEVICE void lone_attention(const
     Scores s;
     multiply_keys<config, Key>(s, query, keys_at + ring.slot * config.tile_bytes());
     scale_scores<config>(s, factor, own);
+    if constexpr (config.has_slopes()) lean_scores<config>(s, slopes.of, key, last);
     ring.replace_keys(coming);
     if constexpr (is_half) {
 #pragma unroll

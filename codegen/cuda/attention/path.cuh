@@ -49,6 +49,9 @@ struct PathConfig {
   float cap_factor = 0.0f;
   /* A query sees the last keys of its path only, so many, or those of its own piece of so many; 0: all. */
   int window = 0, chunk = 0;
+  /* Heads have slopes if it is above 0: their unit (attention/slopes.cuh). Their products may be rounded to bf16. */
+  float slope_unit = 0.0f;
+  bool rounds_slopes = false;
   /* Each head has one more score, which has no value. */
   bool has_sinks = false;
   /* Which row of q a query is says a list. */
@@ -73,6 +76,7 @@ struct PathConfig {
 
   TW_CONSTEXPR int group() const { return heads / kv_heads; }
   TW_CONSTEXPR bool is_bounded() const { return window > 0 || chunk > 0; }
+  TW_CONSTEXPR bool has_slopes() const { return slope_unit > 0.0f; }
   TW_CONSTEXPR bool is_coded() const { return key_bytes == 1; }
   TW_CONSTEXPR int threads() const { return 32 * warps; }
   TW_CONSTEXPR int rows() const { return 16 * warps; }
@@ -105,7 +109,8 @@ template <class Element, class Key, class Out, class Sink = float> struct PathOp
   /* Of a token: where its path begins in the list of keys, and its position there. */
   const int *begin, *position, *key;
   const int *query_row;
-  /* Of heads: natural logarithms of what they add to sums of weights. */
+  /* Of heads: slopes, and natural logarithms of what they add to sums of weights. */
+  const float *slopes;
   const Sink *sinks;
   Out *out;
   /* Rows of `out`, of q, and of the list of keys. */

@@ -60,6 +60,13 @@ export const literal = (value: number): ConfigValue => ({ name: floatLiteral(val
 /** The buffer of sinks, whose type operands have behind those of all kernels. */
 export const sinkOf = ({ sink }: AttentionKernel): readonly string[] => (sink === undefined ? [] : [sink]);
 
+/** Slopes, which become scores by a unit: PathConfig's scale multiplies them later, but for those of codes. */
+function slopeFields({ slopes, slopeFactor, cap, scale, scales }: AttentionKernel): ConfigFields {
+  if (slopes === undefined) return {};
+  const unit = (slopeFactor ?? 1) * (scales === undefined ? 1 / (cap ?? scale) : Math.LOG2E);
+  return { slopeUnit: literal(unit), ...(slopeFactor === undefined ? {} : { roundsSlopes: true }) };
+}
+
 /** The Config of a kernel under its schedule. */
 export function pathConfig({ kernel, operands, schedule, tile }: AttentionCode, readsAhead: boolean): PathConfig {
   const { heads, kvHeads, headDim, mask, cap, scale } = kernel;
@@ -90,6 +97,7 @@ export function pathConfig({ kernel, operands, schedule, tile }: AttentionCode, 
     scale: literal((cap ?? scale) * Math.LOG2E),
     ...(cap === undefined ? {} : { isCapped: true, capFactor: literal((scale / cap) * BOUNDED_UNIT) }),
     ...defined({ window, chunk }),
+    ...slopeFields(kernel),
     ...(kernel.sink === undefined ? {} : { hasSinks: true }),
     ...(kernel.queryRow === undefined ? {} : { hasQueryRow: true }),
     ...(readsAhead && lists.every((name) => operands.get(name).isInput) ? { readsAhead: true } : {}),
@@ -197,6 +205,7 @@ export function pathUnit(
         ['position', mask.position],
         ['key', mask.key],
         ['query_row', queryRow],
+        ['slopes', kernel.slopes],
         ['sinks', kernel.sink],
         ['out', kernel.out],
       ]),

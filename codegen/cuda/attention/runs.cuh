@@ -15,6 +15,7 @@
  * Grid: kv_heads blocks for `queries` queries.
  */
 #pragma once
+#include "attention/slopes.cuh"
 #include "attention/tileQueries.cuh"
 
 namespace tw {
@@ -67,6 +68,8 @@ template <PathConfig config, class Operands> TW_DEVICE void runs_attention(const
     factor[0] = factors[row[0]];
     factor[1] = factors[row[1]];
   }
+  Slopes<config> slopes;
+  slopes.find(x, kv, row);
   TileQueries<config> query;
   query.load(shared + (warp * 16 + (lane & 15)) * config.query_bytes() + (lane >> 4) * 16);
 
@@ -166,6 +169,7 @@ template <PathConfig config, class Operands> TW_DEVICE void runs_attention(const
         KeyScales own_scales = {};
         if constexpr (config.is_coded()) own_scales = key_scales(scales);
         scale_scores<config>(s, factor, own_scales);
+        if constexpr (config.has_slopes()) lean_scores<config>(s, slopes.of, key, last);
         if (key + TILE_KEYS - 1 > warp_low || (config.is_bounded() && key <= too_far<config>(warp_high)))
           mask<config>(s, key, last);
         weigh<config, Key>(answer, weight, s, own_scales);

@@ -203,7 +203,6 @@ export function isLegalAttention(
   if (heads % kvHeads !== 0) return `${heads} heads cannot share ${kvHeads} heads of keys evenly`;
   if (keys !== ATTENTION_KEYS[skeleton])
     return `${skeleton} takes ${ATTENTION_KEYS[skeleton]} keys at a time: answers must not depend on the schedule`;
-  if (kernel.slopes !== undefined && skeleton !== 'simt') return 'only simt takes slopes of heads';
   const isPlain = kernel.tail === undefined && kernel.valueDim === undefined;
   const latent = skeleton === 'mma' && isLatent(kernel) ? latentProblem(kernel) : 'they are other ones';
   if (skeleton !== 'simt' && !isPlain && latent !== undefined)
@@ -214,8 +213,6 @@ export function isLegalAttention(
     if (!is16(dtype)) return `tensor cores want queries, keys and values in 16 bits, not ${dtype}`;
     if (kernel.mask.kind === 'bias') return 'only simt takes a materialized bias';
     if (isScaled && kernel.mask.kind !== 'path') return 'only simt takes keys and values in codes over trees';
-    if (kernel.mask.kind === 'column' && kernel.mask.position !== undefined)
-      return 'only simt takes a window, chunks or slopes over trees';
     if (d % 16 !== 0 || d < 16 || d > MAX_MMA_HEAD)
       return `mma wants heads of a multiple of 16, at most ${MAX_MMA_HEAD}, not ${d}`;
     if (!(kernel.scale > 0)) return `mma folds a positive scale into the softmax, not ${kernel.scale}`;

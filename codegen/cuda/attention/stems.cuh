@@ -172,6 +172,8 @@ template <PathConfig config, class Operands> TW_DEVICE void stems_attention(cons
           q + tokens[1] * (long long)config.q_stride + row[1] % group * d },
         { tokens[0] >= 0, tokens[1] >= 0 });
   }
+  Slopes<config> slopes;
+  slopes.find(x, kv, row);
   const unsigned keys_at = keys_of_lane<config>(ring_at), values_at = values_of_lane<config>(ring_at);
   ring.wait();
 
@@ -195,6 +197,7 @@ template <PathConfig config, class Operands> TW_DEVICE void stems_attention(cons
     Scores s;
     multiply_keys<config, Key>(s, query, keys_at + ring.slot * config.tile_bytes());
     scale_scores<config>(s, factor, own);
+    if constexpr (config.has_slopes()) lean_scores<config>(s, slopes.of, key, end);
     ring.replace_keys(tiles);
     if (tile.run > 0 || to < queries) mask<config>(s, key, last);
     Weights weight;

@@ -9,12 +9,16 @@
  * changed nothing: its answer has the same bits alone and in any company. Rows of other trees are computed along and
  * thrown away.
  *
+ * With a window or chunks, a query sees of these the keys whose positions are not too far back: tiles after the first
+ * that nobody of the block sees are not loaded. Slopes are those of attention/slopes.cuh.
+ *
  * Shared memory: the queries, whose place the results take in short heads, then slots with a tile of keys and of values
  * each: one is at work, the others are on their way.
  *
  * Grid: heads, and one block for `queries` queries. PathConfig is that of attention/path.cuh; a query is a row here.
  */
 #pragma once
+#include "attention/slopes.cuh"
 #include "attention/tileQueries.cuh"
 
 namespace tw {
@@ -22,10 +26,11 @@ namespace tw {
 /* Buffers of a kernel. Rows of q, k and v are tokens, of `out` queries. */
 template <class Element, class Out, class Sink = float> struct TreeOperands {
   const Element *q, *k, *v;
-  /* Of a token: the end of its subtree. */
-  const int *end;
+  /* Of a token: the end of its subtree, and its position. */
+  const int *end, *position;
   const int *query_row;
-  /* Of heads: scores without a value. */
+  /* Of heads: slopes, and scores without a value. */
+  const float *slopes;
   const Sink *sinks;
   Out *out;
   /* Rows of `out`, and of q, k and v. */
@@ -170,6 +175,7 @@ template <PathConfig config, int most_tiles, class Operands> TW_DEVICE void tree
   using Out = typename Operands::OutType;
   constexpr int d = config.head_dim, queries = config.queries, warps = config.warps, threads = config.threads();
   constexpr int slots = config.slots, pieces = config.pieces();
+  constexpr bool has_places = config.is_bounded() || config.has_slopes();
   constexpr unsigned row_bytes = config.row_bytes(), slots_at = queries * row_bytes;
   constexpr unsigned slot_bytes = 2 * config.tile_bytes();
   static_assert(queries == 16 * warps && d % 16 == 0 && (slots == 2 || slots == 3), "a warp has 16 queries");
@@ -177,7 +183,8 @@ template <PathConfig config, int most_tiles, class Operands> TW_DEVICE void tree
   static_assert(slots_at + slots * slot_bytes <= config.shared_bytes, "a block's memory is what its schedule says");
   TW_DYNAMIC_SHARED(memory, 128);
   __shared__ int tokens_of[config.has_query_row ? queries : 1];
-  /* Ends of the keys of tiles in slots; the greatest and least end of each tile of a tree. */
+  /* Positions and ends of the keys of tiles in slots; the greatest and least end of each tile of a tree. */
+  __shared__ int places[has_places ? slots : 1][TILE_KEYS];
   __shared__ int ends[slots][TILE_KEYS], tops[most_tiles], leasts[most_tiles], roots[warps], stops[warps];
   const int lane = threadIdx.x & 31, warp = (int)threadIdx.x >> 5;
   const int head = blockIdx.x, first = blockIdx.y * queries;
@@ -208,6 +215,15 @@ template <PathConfig config, int most_tiles, class Operands> TW_DEVICE void tree
   TileQueries<config> query;
   bool is_read = false;
   const int token[2] = { tokens.of_row(warp * 16 + (lane >> 2)), tokens.of_row(warp * 16 + (lane >> 2) + 8) };
+  /* Positions of these. */
+  int position[2] = {};
+  if constexpr (has_places) {
+#pragma unroll
+    for (int half = 0; half < 2; half++)
+      if ((unsigned)token[half] < (unsigned)x.query_rows) position[half] = x.position[token[half]];
+  }
+  float slope = 0.0f;
+  if constexpr (config.has_slopes()) slope = slope_of<config>(x, head);
 
   for (; root <= highest; root = stop, stop = root <= highest ? x.end[root] : 0) {
     if (stop <= root) stop = root + 1;
@@ -237,14 +253,33 @@ template <PathConfig config, int most_tiles, class Operands> TW_DEVICE void tree
       copy_tile<config>(to, k, config.k_stride, key, stop);
       copy_tile<config>(to + config.tile_bytes(), v, config.v_stride, key, stop);
     };
+    /* Keys up to this position are too far back for every query of the block. */
+    int far = 0;
+    if constexpr (config.is_bounded()) {
+      int near = 0x7fffffff;
+      for (int i = lane; i < queries; i += 32) {
+        const int of = tokens.at(i);
+        if (of >= root && of < stop) near = min(near, x.position[of]);
+      }
+      far = too_far<config>(__reduce_min_sync(ALL_LANES, near));
+    }
+    const auto place_of = [&](int tile) {
+      const int key = root + tile * TILE_KEYS + lane;
+      return key < stop ? x.position[key] : 0;
+    };
+    /* Of a key that is too far back: 0. */
     const auto end_of = [&](int tile) {
       const int key = root + tile * TILE_KEYS + lane;
+      if (config.is_bounded() && place_of(tile) <= far) return 0;
       return key < stop ? x.end[key] : 0;
     };
-    /* Every query of the tree sees its root. */
+    /* Every query of the tree sees its root, if none is too far back. */
     start(0, 0);
     copy_commit();
-    if (warp == 0) ends[0][lane] = end_of(0);
+    if (warp == 0) {
+      ends[0][lane] = end_of(0);
+      if constexpr (has_places) places[0][lane] = place_of(0);
+    }
     for (int t = warp; t < tiles; t += warps) {
       const int e = end_of(t);
       const int top = __reduce_max_sync(ALL_LANES, e), least = __reduce_min_sync(ALL_LANES, e);
@@ -271,7 +306,10 @@ template <PathConfig config, int most_tiles, class Operands> TW_DEVICE void tree
       begun = after(0);
       if (begun < tiles) {
         start(begun, 1);
-        if (warp == 0) ends[1][lane] = end_of(begun);
+        if (warp == 0) {
+          ends[1][lane] = end_of(begun);
+          if constexpr (has_places) places[1][lane] = place_of(begun);
+        }
       }
       copy_commit();
     }
@@ -285,26 +323,43 @@ template <PathConfig config, int most_tiles, class Operands> TW_DEVICE void tree
       if (coming < tiles) start(coming, free);
       copy_commit();
       const int coming_end = warp == 0 && coming < tiles ? end_of(coming) : 0;
+      int coming_place = 0;
+      if constexpr (has_places) coming_place = warp == 0 && coming < tiles ? place_of(coming) : 0;
       if (key <= warp_high && tops[tile] > warp_low) {
         Scores s;
         Weights weight;
         multiply_keys<config, Element>(s, query, keys_at + slot * slot_bytes);
         scale_scores<config>(s, {}, {});
-        if (key + TILE_KEYS - 1 > warp_low || leasts[tile] <= warp_high) {
+        if constexpr (config.has_slopes()) {
+#pragma unroll
+          for (int n = 0; n < TILE_KEYS / 8; n++) {
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+              const int place = places[slot][n * 8 + (lane & 3) * 2 + e % 2];
+              s[n][e] = lean<config>(s[n][e], slope, (float)(place - position[e / 2]), (float)place);
+            }
+          }
+        }
+        if (key + TILE_KEYS - 1 > warp_low || leasts[tile] <= warp_high || config.is_bounded()) {
 #pragma unroll
           for (int n = 0; n < TILE_KEYS / 8; n++) {
             const int column = n * 8 + (lane & 3) * 2;
             const int end[2] = { ends[slot][column], ends[slot][column + 1] };
 #pragma unroll
             for (int e = 0; e < 4; e++)
-              if (key + column + e % 2 > token[e / 2] || token[e / 2] >= end[e % 2]) s[n][e] = -infinity();
+              if (key + column + e % 2 > token[e / 2] || token[e / 2] >= end[e % 2] ||
+                  (config.is_bounded() && places[slot][column + e % 2] <= too_far<config>(position[e / 2])))
+                s[n][e] = -infinity();
           }
         }
         weigh_exactly<config, Element>(answer, weight, s);
         add_values<config, Element>(answer, weight, values_at + slot * slot_bytes);
       }
       if (next >= tiles) break;
-      if (warp == 0) ends[free][lane] = coming_end;
+      if (warp == 0) {
+        ends[free][lane] = coming_end;
+        if constexpr (has_places) places[free][lane] = coming_place;
+      }
       tile = next;
       slot = slot == slots - 1 ? 0 : slot + 1;
     }

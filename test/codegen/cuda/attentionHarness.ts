@@ -11,6 +11,7 @@ import type { Mask } from '../../../ir/mask.js';
 import { elementAt, ROW_PAD, rowStride } from '../../../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../../../ir/types.js';
 import { loadKoffi } from '../../../runtime/cuda/loadKoffi.js';
+import { defined } from '../../../system/defined.js';
 import { loadOverFibres } from '../../support/cudaWarp/compile.js';
 import { interfaceOf } from '../../support/interface.js';
 import { aligned, put, take } from '../harness.js';
@@ -35,6 +36,10 @@ export interface Shape {
   readonly hasQueryRow?: boolean;
   readonly cap?: number;
   readonly window?: number;
+  readonly chunk?: number;
+  /** Heads have slopes, the input `slopes`; with a factor, rounded to bf16. */
+  readonly sloped?: true;
+  readonly slopeFactor?: number;
   /** Keys and values are codes, with scales. */
   readonly scaled?: CacheFormat;
   /** Values are keys, which go on with so many columns: the inputs `qTail` and `kTail`. */
@@ -52,9 +57,14 @@ const MASKS: Readonly<Record<NonNullable<Shape['mask']>, Mask>> = {
   bias: { kind: 'bias', buffer: 'bias' },
 };
 
-const withWindow = (mask: Mask, window: number | undefined): Mask => {
-  if (window === undefined || mask.kind === 'bias') return mask;
-  return mask.kind === 'path' ? { ...mask, window } : { ...mask, window, position: 'position' };
+/** Whether it matters to trees where keys are. */
+const hasPlaces = ({ window, chunk, sloped }: Shape): boolean =>
+  window !== undefined || chunk !== undefined || sloped === true;
+
+const withReach = (mask: Mask, s: Shape): Mask => {
+  if (mask.kind === 'bias' || !hasPlaces(s)) return mask;
+  const reach = defined({ window: s.window, chunk: s.chunk });
+  return mask.kind === 'path' ? { ...mask, ...reach } : { ...mask, ...reach, position: 'position' };
 };
 
 const PATH_BUFFERS: readonly BufferDecl[] = [
@@ -84,7 +94,8 @@ export function attentionModule(s: Shape): { module: KernelModule; kernel: Atten
     headDim,
     scale: 1 / Math.sqrt(headDim),
     ...(s.cap === undefined ? {} : { cap: s.cap }),
-    mask: withWindow(MASKS[mask], s.window),
+    mask: withReach(MASKS[mask], s),
+    ...(s.sloped === undefined ? {} : { slopes: 'slopes', ...defined({ slopeFactor: s.slopeFactor }) }),
     ...(s.scaled !== undefined ? { scales: { k: 'kScale', v: 'vScale' } } : {}),
     ...(s.sinks === undefined ? {} : { sink: 'sink' }),
     ...(s.tail === undefined ? {} : { tail: { q: 'qTail', k: 'kTail', headDim: s.tail } }),
@@ -109,12 +120,15 @@ export function attentionModule(s: Shape): { module: KernelModule; kernel: Atten
     ...(s.sinks === undefined
       ? []
       : [{ name: 'sink', dtype: s.sinks, rows: heads, columns: 1, space: 'arena' } as const]),
+    ...(s.sloped === undefined
+      ? []
+      : [{ name: 'slopes', dtype: 'f32', rows: heads, columns: 1, space: 'arena' } as const]),
     // States of scales lie in blocks (passes/packStates).
     ...scales.map((name): BufferDecl => ({
       ...{ name, dtype: 'f32', rows: keyRows, columns: kvHeads, space: 'arena' },
       ...(isPath ? { isBlocked: true } : {}),
     })),
-    ...(isPath ? PATH_BUFFERS : s.window === undefined ? [] : PATH_BUFFERS.filter(({ name }) => name === 'position')),
+    ...(isPath ? PATH_BUFFERS : hasPlaces(s) ? PATH_BUFFERS.filter(({ name }) => name === 'position') : []),
   ];
   const scoring = interfaceOf(buffers);
   const extents = isPath ? [...scoring.extents, { name: 'C', counts: 'keys' }] : scoring.extents;

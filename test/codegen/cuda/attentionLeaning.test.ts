@@ -1,0 +1,95 @@
+/**
+ * Attention with slopes of heads, and within chunks and windows over trees, on CUDA, run without a GPU: kernels agree
+ * with float64; over paths they have the same bits in every kernel, and however a text is cut into calls.
+ */
+import { describe, expect, it } from 'vitest';
+import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
+import { expectSame } from '../../support/numbers.js';
+import { casesHere, isThorough } from '../../support/thorough.js';
+import { label, MMA, reference, SIMT, tolerance } from './attentionCases.js';
+import { type AttentionData, emulate, prepare, type Shape } from './attentionHarness.js';
+import { LEANING_PATHS, LEANING_TREES, leaningTrees, withSlopes } from './leaningCases.js';
+import { gather, pathSchedule, PathWorld, type Piece, treeCall } from './pathCases.js';
+import { pathShape, sampleOf, schedulesOf } from './pathSchedules.js';
+
+const OPTIONS = { tokensCapacity: 1024 };
+const plansOf = (s: Shape): readonly CudaAttentionSchedule[] => {
+  const plans = schedulesOf(s);
+  return [...(isThorough ? plans : sampleOf(plans)), pathSchedule('simt', 4)];
+};
+const PLANS = casesHere(LEANING_PATHS, 0).map((s) => ({ s, plans: plansOf(s) }));
+const TREE_PLANS = casesHere(LEANING_TREES, 0).flatMap((s) => [MMA, SIMT].map((plan) => ({ s, plan })));
+
+/** Prompts on Hopper: warpgroup products. */
+const HOPPER = casesHere<Shape>(
+  [
+    { ...pathShape(1, 1, 64, 'bf16', 'f32'), sloped: true },
+    { ...pathShape(4, 1, 128, 'bf16'), sloped: true, cap: 3, hasQueryRow: true },
+    { ...pathShape(2, 1, 64, 'bf16'), sloped: true, slopeFactor: 0.125 },
+  ],
+  0,
+).map((s) => ({ s, wgmma: { ...MMA, skeleton: 'wgmma', queries: (128 * s.kvHeads) / s.heads } as const }));
+
+prepare([
+  ...PLANS.flatMap(({ s, plans }) => plans.map((plan) => ({ s, plan, capacity: OPTIONS.tokensCapacity }))),
+  ...TREE_PLANS.map((each) => ({ ...each, capacity: OPTIONS.tokensCapacity })),
+  ...HOPPER.flatMap(({ s, wgmma }) =>
+    [wgmma, pathSchedule('mma', (64 * s.kvHeads) / s.heads)].map((plan) => ({
+      s,
+      plan,
+      capacity: OPTIONS.tokensCapacity,
+    })),
+  ),
+]);
+
+function expectClose(s: Shape, data: AttentionData, plan: CudaAttentionSchedule): Float64Array {
+  const { out, buffers } = emulate(s, plan, data, OPTIONS);
+  const want = reference(s, data, buffers);
+  const limit = tolerance(s, plan);
+  out.forEach((x, i) => {
+    if (!(Math.abs(x - want[i]!) < limit)) expect.fail(`${label(s, plan)}: element ${i} is ${x}, not ${want[i]!}`);
+  });
+  return out;
+}
+
+describe('scores that fall with distance', () => {
+  it.each(PLANS.map((each) => ({ ...each, name: label(each.s, each.plans[0]!) })))(
+    'agree with float64 over paths, with the same bits under every schedule and in pieces: $name',
+    ({ s, plans }) => {
+      const world = new PathWorld(s, isThorough ? [1, 150, 33] : [1, 70, 8], 4);
+      const call = (pieces: readonly Piece[], placement: number): AttentionData =>
+        withSlopes(world.call(pieces, { placement }), s);
+      const data = call(world.whole, 1);
+      const answers = plans.map((plan) => ({ plan, out: expectClose(s, data, plan) }));
+      const tensorCores = answers.filter(({ plan }) => plan.skeleton !== 'simt');
+      const [first, ...others] = tensorCores;
+      for (const { plan, out } of others) expectSame(out, first!.out, JSON.stringify(plan));
+      tensorCores.slice(0, 3).forEach(({ plan }, i) => {
+        const size = [41, 7, 1][i]!;
+        const calls = world.chunks(size).slice(isThorough ? 0 : -2);
+        const pieces = gather(world, calls, (given) => emulate(s, plan, call(given, i), OPTIONS).out);
+        pieces.forEach((x, at) => {
+          if (!Number.isNaN(x)) expect(x, `${at} in pieces of ${size}`).toBe(first!.out[at]);
+        });
+      });
+      // Without slopes the answers are others.
+      const { sloped: _, ...plain } = s;
+      const without = reference(plain, data, emulate(s, plans[0]!, data, OPTIONS).buffers);
+      expect(without.some((x, i) => Math.abs(x - first!.out[i]!) > 0.05)).toBe(true);
+    },
+  );
+
+  it.each(HOPPER)('have the bits of products of warps in those of warpgroups: $s', ({ s, wgmma }) => {
+    const row = s.hasQueryRow === true ? [2, 69, 70, 80, 81, 140, 157, 230, 231, 3, 3] : undefined;
+    const data = withSlopes(treeCall(s, 5, row), s);
+    const mma = pathSchedule('mma', (64 * s.kvHeads) / s.heads);
+    expectSame(emulate(s, wgmma, data, OPTIONS).out, expectClose(s, data, mma));
+  });
+
+  it.each(TREE_PLANS.map((each) => ({ ...each, name: label(each.s, each.plan) })))(
+    'agree with float64 over trees: $name',
+    ({ s, plan }) => {
+      expectClose(s, leaningTrees(s, 3), plan);
+    },
+  );
+});
