@@ -82,7 +82,7 @@ export async function timeOf(
   turns: readonly ReadonlyMap<string, CudaMemory>[],
   { rounds, launches: count }: { readonly rounds: number; readonly launches: number },
 ): Promise<number> {
-  const { text, launch, parameters, extents } = generate(s, plan, TIMED_CAPACITY);
+  const { text, launch, parameters, extents, tensorMaps } = generate(s, plan, TIMED_CAPACITY);
   const held = turns.flatMap((memory) => parameters.map((name) => memory.get(name)!));
   const sizes = extents.map((name) => extentIn(name, { T: paths, R: 0, C: lists.key.length }));
   const program = new bench.cuda.Program({
@@ -95,7 +95,7 @@ export async function timeOf(
       name: 'attention',
       ...bench.kernel(text),
       slots: parameters.map((_name, i) => at * parameters.length + i),
-      tensorMaps: [],
+      tensorMaps: tensorMaps.map(({ parameter, ...map }) => ({ slot: at * parameters.length + parameter, ...map })),
       launch,
       usesProgrammaticLaunch: true,
     })),

@@ -38,17 +38,27 @@ export const rmsNorm =
     return x.map((value, i) => (value / scale) * weights.get(`${module}.weight`)![i]!);
   };
 
-/** (x − mean) / √(variance + ε) · weight + bias. */
+/** (x − mean) / √(variance + ε) · weight, plus a bias where the weights have one. */
 export const layerNorm =
   (epsilon: number) =>
   (weights: Weights, module: string, x: Row): Row => {
     const mean = sum(x) / x.length;
     const deviation = Math.sqrt(sum(x.map((value) => (value - mean) ** 2)) / x.length + epsilon);
-    const [weight, bias] = [weights.get(`${module}.weight`)!, weights.get(`${module}.bias`)!];
-    return x.map((value, i) => ((value - mean) / deviation) * weight[i]! + bias[i]!);
+    const [weight, bias] = [weights.get(`${module}.weight`)!, weights.get(`${module}.bias`)];
+    return x.map((value, i) => ((value - mean) / deviation) * weight[i]! + (bias?.[i] ?? 0));
   };
 
 export const silu = (x: number): number => x / (1 + Math.exp(-x));
+const erf = (x: number): number => {
+  // Its series, for arguments of a few units.
+  let [term, total] = [x, x];
+  for (let n = 1; n < 200; n++) {
+    term *= -(x * x) / n;
+    total += term / (2 * n + 1);
+  }
+  return (2 / Math.sqrt(Math.PI)) * total;
+};
+export const gelu = (x: number): number => (x / 2) * (1 + (Math.abs(x) > 8 ? Math.sign(x) : erf(x / Math.SQRT2)));
 export const sigmoid = (x: number): number => 1 / (1 + Math.exp(-x));
 
 /** down·(silu(gate·x) ∘ up·x) */
@@ -85,11 +95,11 @@ export interface TokenHeads {
   readonly v: readonly Row[];
 }
 
-/** What heads make of all tokens up to their own. `added`: to scores, by head and position of the key. */
+/** What heads make of all tokens up to their own. `added`: to scores, by head and positions of key and query. */
 export function attend(
   tokens: readonly TokenHeads[],
   scale: number,
-  added: (head: number, key: number) => number = () => 0,
+  added: (head: number, key: number, query: number) => number = () => 0,
 ): readonly Row[] {
   return tokens.map(({ q }, at) =>
     q.flatMap((query, head) => {
@@ -97,7 +107,7 @@ export function attend(
         const own = Math.floor((head * k.length) / q.length);
         return [k[own]!, v[own]!] as const;
       });
-      const scores = seen.map(([key], place) => scale * sum(query.map((x, i) => x * key[i]!)) + added(head, place));
+      const scores = seen.map(([key], place) => scale * sum(query.map((x, i) => x * key[i]!)) + added(head, place, at));
       const top = scores.reduce((a, b) => Math.max(a, b));
       const parts = scores.map((score) => Math.exp(score - top));
       return query.map((_, i) => sum(parts.map((part, j) => part * seen[j]![1][i]!)) / sum(parts));

@@ -4,6 +4,7 @@ import {
   add,
   attend,
   embedded,
+  gelu,
   heads,
   layerNorm,
   linear,
@@ -45,29 +46,27 @@ const SLOPES = [2 ** -2, 2 ** -4, 2 ** -6, 2 ** -8, 2 ** -1, 2 ** -3];
 const leaning = (head: number, key: number): number => bf16(SLOPES[head]! * bf16(key)) / Math.sqrt(WIDTH);
 
 const norm = layerNorm(0.01);
-const erf = (x: number): number => {
-  // Its series, for arguments of a few units.
-  let [term, total] = [x, x];
-  for (let n = 1; n < 200; n++) {
-    term *= -(x * x) / n;
-    total += term / (2 * n + 1);
-  }
-  return (2 / Math.sqrt(Math.PI)) * total;
-};
-const gelu = (x: number): number => (x / 2) * (1 + (Math.abs(x) > 8 ? Math.sign(x) : erf(x / Math.SQRT2)));
+/** What the branches read: norms in turn, one for both, or one for each. */
+type Norms = 'in turn' | 'one' | 'two';
 
-function falcon(weights: Weights, split: (row: Row) => TokenHeads, isParallel: boolean): Row {
+function falcon(weights: Weights, split: (row: Row) => TokenHeads, norms: Norms): Row {
   let rows: readonly Row[] = embedded(weights, 'transformer.word_embeddings.weight', TOKENS, HIDDEN);
   for (let layer = 0; layer < LAYERS; layer++) {
     const at = `transformer.h.${layer}`;
-    const normed = rows.map((row) => norm(weights, `${at}.input_layernorm`, row));
+    const first = norms === 'two' ? 'ln_attn' : 'input_layernorm';
+    const normed = rows.map((row) => norm(weights, `${at}.${first}`, row));
     const tokens = normed.map((row) => split(linear(weights, `${at}.self_attention.query_key_value`, row)));
     const mixed = attend(tokens, 1 / Math.sqrt(WIDTH), leaning).map((row) =>
       linear(weights, `${at}.self_attention.dense`, row),
     );
     rows = rows.map((row, i) => {
       const sum = add(row, mixed[i]!);
-      const read = isParallel ? normed[i]! : norm(weights, `${at}.post_attention_layernorm`, sum);
+      const reads = {
+        one: (): Row => normed[i]!,
+        two: (): Row => norm(weights, `${at}.ln_mlp`, row),
+        'in turn': (): Row => norm(weights, `${at}.post_attention_layernorm`, sum),
+      };
+      const read = reads[norms]();
       const inner = linear(weights, `${at}.mlp.dense_h_to_4h`, read).map(gelu);
       return add(sum, linear(weights, `${at}.mlp.dense_4h_to_h`, inner));
     });
@@ -77,11 +76,11 @@ function falcon(weights: Weights, split: (row: Row) => TokenHeads, isParallel: b
   );
 }
 
-it.each<[string, object, boolean, (row: Row) => TokenHeads]>([
+it.each<[string, object, Norms, (row: Row) => TokenHeads]>([
   [
     'branches in turn, keys of each head, biases',
     { multi_query: false, parallel_attn: false, bias: true },
-    false,
+    'in turn',
     (row) => {
       const all = heads(row, WIDTH);
       const every = (from: number): readonly Row[] => all.filter((_, i) => i % 3 === from);
@@ -91,14 +90,25 @@ it.each<[string, object, boolean, (row: Row) => TokenHeads]>([
   [
     'parallel branches, keys of all heads',
     {},
-    true,
+    'one',
     (row) => {
       const all = heads(row, WIDTH);
       return { q: all.slice(0, HEADS), k: all.slice(HEADS, HEADS + 1), v: all.slice(HEADS + 1) };
     },
   ],
-])('%s', (_, changes, isParallel, split) => {
+  [
+    'parallel branches with norms of their own, keys of groups of heads',
+    { new_decoder_architecture: true, num_kv_heads: 2 },
+    'two',
+    (row) => {
+      // Three queries, a key and a value of each group.
+      const all = heads(row, WIDTH);
+      const every = (...from: readonly number[]): readonly Row[] => all.filter((_, i) => from.includes(i % 5));
+      return { q: every(0, 1, 2), k: every(3), v: every(4) };
+    },
+  ],
+])('%s', (_, changes, norms, split) => {
   const { logProb, weights } = ofGraph(config(changes), TOKENS);
-  const expected = falcon(weights, split, isParallel);
+  const expected = falcon(weights, split, norms);
   expected.forEach((value, i) => expect(logProb[i]).toBeCloseTo(value, 8));
 });
