@@ -88,7 +88,7 @@ describe.skipIf(!isBuilt)('the built command', () => {
   });
 
   it.skipIf(!hasCompiler)('runs, and with --json prints nothing but JSON', () => {
-    const { status, stdout, stderr } = tilewright(...RUN, '--limit', '3', '--json');
+    const { status, stdout, stderr } = tilewright(...RUN, '--limit', '3', '--batch-tokens', '64', '--json');
     expect([status, stderr]).toEqual([0, '']);
     const results = JSON.parse(stdout) as {
       results: { hellaswag: Record<string, unknown> };

@@ -16,7 +16,6 @@ import { interpretGraph } from '../../ir/graph/interpreter.js';
 import type { WeightDecl } from '../../ir/kernel.js';
 import type { CpuIsa } from '../../ir/plan.js';
 import type { Json } from '../../models/model/model.js';
-import { readSettings } from '../../settings.js';
 import { CONFIG } from '../e2e/smallModel.js';
 import { environment } from '../e2e/support.js';
 import { temporaryFolder, writeJson } from '../models/support.js';
@@ -67,10 +66,6 @@ const weightsOf = ({ model }: Opened, format: string): readonly WeightDecl[] =>
 describe('a checkpoint with codes of int8', () => {
   beforeAll(() => {
     for (const [name, value] of Object.entries(environment())) vi.stubEnv(name, value);
-    // What is computed does not depend on how well it is optimized, which takes most of the time of a test.
-    const cc = join(temporaryFolder(), 'cc');
-    writeFileSync(cc, `#!/bin/sh\nexec ${readSettings().cc ?? 'cc'} "$@" -O0\n`, { mode: 0o755 });
-    vi.stubEnv('TILEWRIGHT_CC', cc);
   });
   const bytes = FORMATS['compressed int8 in bytes']!;
   const rows = { num_bits: 8, type: 'int', strategy: 'token', dynamic: true, symmetric: true };

@@ -10,7 +10,7 @@ import { HERMES } from '../serve/chat/templates.js';
 import { type ServerProcess, startServer } from './serverProcess.js';
 import { isBuilt, ROOT, temporaryFolder } from './support.js';
 
-const DEVICE = ['--precision', 'f32', '--target', 'cpu', '--threads', '2'];
+const DEVICE = ['--precision', 'f32', '--target', 'cpu', '--threads', '2', '--batch-tokens', '64'];
 type Asked = Omit<ChatCompletionCreateParamsNonStreaming, 'model' | 'messages'>;
 const ASKED = {
   model: 'chat',

@@ -12,7 +12,7 @@ import { type ServerProcess, startServer } from './serverProcess.js';
 import { isBuilt, ROOT, success, temporaryFolder, tilewright } from './support.js';
 
 const MODEL = join(ROOT, 'models', 'demo');
-const DEVICE = ['--precision', 'f32', '--target', 'cpu', '--threads', '2'];
+const DEVICE = ['--precision', 'f32', '--target', 'cpu', '--threads', '2', '--batch-tokens', '64'];
 const QUESTIONS = ['--task', 'hellaswag', '--data', join(ROOT, 'examples', 'everyday.jsonl'), '--limit', '10'];
 
 interface Sample {

@@ -7,7 +7,7 @@ import type { Verification } from '../../evaluate/verify/verification.js';
 import { failure, filesOf, type Outcome, ROOT, temporaryFolder, tilewright } from './support.js';
 
 export const DEMO = join(ROOT, 'models', 'demo');
-export const PLACE = ['--target', 'cpu', '--precision', 'f32', '--threads', '2'];
+export const PLACE = ['--target', 'cpu', '--precision', 'f32', '--threads', '2', '--batch-tokens', '64'];
 
 export const verify = async (out: string, ...more: string[]) =>
   tilewright(['verify', out, '--threads', '2', '--seed', '1', ...more]);

@@ -15,7 +15,9 @@ const INDEX = join(ROOT, 'dist', 'index.js');
 const isBuilt = [INDEX, join(ROOT, 'build', 'Release', 'tilewright.node')].every((path) => existsSync(path));
 const hasCompiler = spawnSync('cc', ['--version'], { stdio: 'ignore' }).status === 0;
 
-const DEMO = { model: join(ROOT, 'models', 'demo'), target: 'cpu', threads: 1 } as const;
+const MODEL = join(ROOT, 'models', 'demo');
+/** Small steps have the fewest kernels to compile. */
+const DEMO = { model: MODEL, target: 'cpu', precision: 'f32', threads: 1, batchTokens: 64 } as const;
 const SHARED = join(ROOT, '..', 'shared');
 const VERIFIER = join(SHARED, 'checkpoints', 'verifiers', 'qwen2-tokcls');
 const GOLDEN = join(SHARED, 'golden', 'verifiers', 'qwen2-tokcls.jsonl');
@@ -26,7 +28,7 @@ let folder = '';
 beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'tilewright-engine-'));
   vi.stubEnv('TILEWRIGHT_CACHE', join(runFolder(), 'e2e-cache'));
-  vi.stubEnv('TILEWRIGHT_CC', quickCc('-O1'));
+  vi.stubEnv('TILEWRIGHT_CC', quickCc('-Og'));
 });
 afterAll(() => {
   vi.unstubAllEnvs();
@@ -209,7 +211,7 @@ describe.skipIf(!isBuilt || !hasCompiler)('an engine', async () => {
           PATH: readSettings().path,
           HOME: folder,
           TILEWRIGHT_CACHE: join(runFolder(), 'e2e-cache'),
-          TILEWRIGHT_CC: quickCc('-O1'),
+          TILEWRIGHT_CC: quickCc('-Og'),
         },
       });
       expect(status, stderr).toBe(0);

@@ -18,6 +18,7 @@ import { openCpuExecutor } from '../../runtime/cpu/openExecutor.js';
 import type { Executor } from '../../runtime/executor.js';
 import { readSettings } from '../../settings.js';
 import { isRunning } from '../../system/process.js';
+import { quickCc } from '../support/runFolder.js';
 import { settingsIn, temporaryFolder } from './kernels.js';
 
 /** Programs that were started. */
@@ -32,7 +33,8 @@ vi.mock(import('node:child_process'), async (importOriginal) => {
 });
 
 const folder = temporaryFolder();
-const settings = settingsIn(join(folder, 'cache'));
+const cc = { cc: quickCc('-Og') };
+const settings = settingsIn(join(folder, 'cache'), cc);
 const VOCAB = 300;
 const TOKENS = 200;
 
@@ -154,7 +156,7 @@ describe('an executor whose kernels are compiled as they are needed', () => {
   it('another one goes on with a library that the first gave up', async () => {
     const emitted = emitCpuPlan(model.plan);
     const [unit] = unitsOf(emitted.kernels);
-    const own = settingsIn(join(folder, 'shared'));
+    const own = settingsIn(join(folder, 'shared'), cc);
     const stop = new AbortController();
     const first = compileShared([unit!], { isa: model.device.isa, settings: own, signal: stop.signal });
     const gaveUp = expect(first).rejects.toThrow();

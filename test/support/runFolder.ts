@@ -11,25 +11,33 @@ import { join } from 'node:path';
 export const runFolder = (pid: number = process.ppid): string => join(tmpdir(), `tilewright-tests-${pid}`);
 
 // A C compiler for tests: the system's, with the same flags, but the headers of generated kernels are compiled once
-// in a run. They take half of the time of a kernel. Where kernels compute little, -O1 saves a third of what is left.
+// in a run. They take half of the time of a kernel. Where kernels compute little, -Og saves half of what is left.
 
 const HEADERS = ['stdint.h', 'string.h', 'math.h', 'stdlib.h'];
 
-/** Headers are precompiled for the flags that decide what they mean. Where they do not fit, they are read as text. */
+/**
+ * Headers are precompiled for the flags that decide what they mean. Where they do not fit, they are read as text. An
+ * object is kept by its text, its headers, and how it is compiled: test files that run side by side compile the same
+ * kernels, each for a cache of its own or before another has filled theirs.
+ */
 const script = (compiler: string, folder: string, optimization: string): string => `#!/bin/sh
 for each; do
   shift
   case $each in -O3) set -- "$@" ${optimization} ;; *) set -- "$@" "$each" ;; esac
 done
-compiles= flags=
+source= object= flags= last=
 for each; do
   case $each in
-    *.c) compiles=1 ;;
+    *.c) source=$each ;;
     -m* | -f* | -O* | -std=* | -pthread) flags="$flags $each" ;;
   esac
+  case $last in -o) object=$each ;; esac
+  last=$each
 done
-[ -n "$compiles" ] || exec ${compiler} "$@"
+[ -n "$source" ] || exec ${compiler} "$@"
 own='${folder}/'$(printf %s "$flags" | cksum | cut -d ' ' -f 1)
+exec 9>> "$own.lock"
+flock 9
 if [ ! -e "$own" ]; then
   mkdir "$own.$$"
   cat > "$own.$$/headers.h" << 'END'
@@ -39,10 +47,24 @@ ${HEADERS.map((name) => `#include <${name}>`).join('\n')}
 #endif
 END
   # Without precompiled headers, the text does.
-  ${compiler} $flags -x c-header -o "$own.$$/headers.h.gch" "$own.$$/headers.h" 2> /dev/null
-  mv -T "$own.$$" "$own" 2> /dev/null || rm -rf "$own.$$"
+  ${compiler} $flags -x c-header -o "$own.$$/headers.h.gch" "$own.$$/headers.h" 2> /dev/null 9>&-
+  mv -T "$own.$$" "$own"
 fi
-exec ${compiler} -include "$own/headers.h" "$@"
+exec 9>&-
+case " $* " in
+  *' -I. -c '*) ;;
+  *) exec ${compiler} -include "$own/headers.h" "$@" ;;
+esac
+# Headers lie in the folder that it is compiled in.
+kept='${folder}/'$( (printf '%s\n' "$*" && find . -name '*.h' | sort | xargs cat "$source") | sha256sum | cut -c 1-64)
+exec 9>> "$kept.lock"
+flock 9
+if [ ! -e "$kept.o" ]; then
+  ${compiler} -include "$own/headers.h" "$@" 9>&- || exit
+  cp "$object" "$kept.$$" && mv "$kept.$$" "$kept.o"
+else
+  cp "$kept.o" "$object"
+fi
 `;
 
 const NAMES = ['cc', 'gcc', 'clang'];
@@ -51,7 +73,7 @@ const NAMES = ['cc', 'gcc', 'clang'];
  * Path of the compiler, in the folder that the files of one run share; undefined where the system has none.
  * `optimization` replaces -O3: the bits of results do not depend on it.
  */
-export function quickCc(optimization: '-O1' | '-O3' = '-O3'): string | undefined {
+export function quickCc(optimization: '-Og' | '-O3' = '-O3'): string | undefined {
   const folder = join(runFolder(), 'quick-cc');
   const path = join(folder, `cc${optimization}`);
   if (existsSync(path)) return path;

@@ -17,7 +17,13 @@ import type { WriterModel } from '../../../search/models/writer.js';
 import { SILENT } from '../../support/silent.js';
 import { environment } from '../../e2e/support.js';
 
-const REQUEST = { init: { kind: 'checkpoint' as const }, precision: 'f32' as const, threads: 2, feeds: true };
+const REQUEST = {
+  init: { kind: 'checkpoint' as const },
+  precision: 'f32' as const,
+  threads: 2,
+  feeds: true,
+  batchTokens: 128,
+};
 const CACHE_TOKENS = 8192;
 
 export function stubEnvironment(): void {
