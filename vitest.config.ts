@@ -7,22 +7,27 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 /** Files that take longest, the longest first: one that came last would leave the other processors idle. */
 const LONG = [
   'e2e/golden',
-  'codegen/cuda/skinny',
   'e2e/devices',
-  'e2e/badDevice',
   'e2e/generate',
+  'library/engine',
+  'e2e/verify',
+  'e2e/interrupted',
+  'codegen/gemm',
+  'codegen/layer',
+  'e2e/drafts',
+  'codegen/cuda/attention',
+  'codegen/attention',
+  'driver/int8',
+  'cli/built',
+  'runtime/kernelsAtNeed',
+  'e2e/badDevice',
+  'e2e/artifactTrust',
+  'e2e/badData',
+  'codegen/cuda/skinny',
   'codegen/cuda/grouped',
   'codegen/cuda/hopper',
-  'codegen/layer',
-  'e2e/interrupted',
-  'codegen/attention',
-  'codegen/gemm',
-  'e2e/tune',
-  'e2e/badData',
-  'e2e/artifactTrust',
-  'codegen/cuda/attention',
   'codegen/cuda/wgmma',
-  'cli/built',
+  'e2e/tune',
 ];
 
 class LongestFirst extends BaseSequencer {
@@ -70,14 +75,16 @@ const testsIn = (folder: string): string[] =>
   readdirSync(join(import.meta.dirname, folder), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.test.ts'))
     .map((name) => `${folder}/${name}`);
-const CHANGES_ITS_PROCESS = /\bvi\.(mock|stubEnv|stubGlobal)\(|\bprocess\.(env\b.*[^=!]=[^=>]|chdir\()/;
+const CHANGES_ITS_PROCESS = /\bvi\.mock\(|\bprocess\.(env\b.*[^=!]=[^=>]|chdir\()/;
 /**
- * Files that compute, or start processes, and change nothing of their own process: loading the compiler anew for each
- * would take longer than they do. A module that a file mocks has to be loaded by that file.
+ * Files that compute, or start processes, and change nothing of their own process for good: loading the compiler anew
+ * for each would take longer than they do. A module that a file mocks has to be loaded by that file. What a file stubs
+ * of the environment is undone behind it (test/support/unstub.ts).
  */
 const TOGETHER = [
   'autotune',
   'bench',
+  'browser',
   'ci',
   'cli',
   'codegen',
@@ -88,6 +95,7 @@ const TOGETHER = [
   'evaluate',
   'examples',
   'engine',
+  'fuzz',
   'grammar',
   'ir',
   'library',
@@ -123,9 +131,12 @@ const LENGTHY = [
   'bench/gpu',
   'bench/gpuDriver',
   'bench/gpuReadRate',
+  'browser/comparison',
   'browser/counts',
   'browser/machine',
   'browser/narrow',
+  'browser/search',
+  'browser/tokens',
   'codegen/adapters',
   'codegen/attentionCodes',
   'codegen/attentionSlopes',
@@ -171,6 +182,7 @@ const LENGTHY = [
   'e2e/gpuPipeline',
   'e2e/gpuStages',
   'e2e/gpuTune',
+  'e2e/guides',
   'e2e/logTokens',
   'e2e/longQuestions',
   'e2e/mergedAdapters',
@@ -235,6 +247,7 @@ export default defineConfig({
           include: TOGETHER,
           exclude: LENGTHY,
           isolate: false,
+          setupFiles: ['test/support/unstub.ts'],
           provide: { isThorough: false },
         },
       },
