@@ -10,7 +10,7 @@ import type { CpuGemmSchedule, CpuIsa } from '../../ir/plan.js';
 import type { Scalar } from '../../ir/scalar.js';
 import { interfaceOf } from '../support/interface.js';
 import { expectSame } from '../support/numbers.js';
-import { isThorough } from '../support/thorough.js';
+import { casesHere, isThorough } from '../support/thorough.js';
 import { randomArray, randomSource, runGenerated, RUNNABLE } from './harness.js';
 import { acc, add, constant, element, mul, rowSum, store } from './modules.js';
 import { TESTED } from './tested.js';
@@ -194,15 +194,14 @@ describe.each([...TESTED])('a contraction on %s', (isa) => {
   const dtypes = isa === 'amx' ? [true] : isa === 'avx512' ? [false, true] : [false];
   const isHalf = !isThorough || isa === 'portable' || isa === 'avx2';
   const cases = isHalf ? CASES.filter((_, i) => i % 2 === 0) : CASES;
+  // In CI, bf16 on avx512 has each half of the schedules once.
+  const isIn = (bf16: boolean, turn: number): boolean => isThorough || isa === 'amx' || !bf16 || turn > 0;
   // One case of each instruction set and dtype is compiled with the product's own flags.
   it.each(
     dtypes.flatMap((bf16) =>
-      [...cases, ...(isa === NORMED_ISA && !bf16 ? NORMED : [])].map((c, turn) => ({
-        c,
-        bf16,
-        turn,
-        label: `${c.label}, ${bf16 ? 'bf16' : 'f32'}`,
-      })),
+      [...cases, ...(isa === NORMED_ISA && !bf16 ? casesHere(NORMED, 0, 2) : [])]
+        .map((c, turn) => ({ c, bf16, turn, label: `${c.label}, ${bf16 ? 'bf16' : 'f32'}` }))
+        .filter(({ turn }) => isIn(bf16, turn)),
     ),
   )('$label', ({ c, bf16, turn }) => {
     // Panels of bf16 are widened either once for each work item or in registers; each half of the schedules has both

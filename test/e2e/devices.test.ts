@@ -9,7 +9,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import type { TraceFacts } from '../../report/document/machine.js';
 import { counted } from '../../system/text.js';
 import { VOLATILE_FIELDS } from '../support/results.js';
-import { casesHere, thorough } from '../support/thorough.js';
+import { casesHere, isThorough, thorough } from '../support/thorough.js';
 import { allGone, devicesOf, midst, together } from './children.js';
 import { questions, safetensorsFile, tensorsOf, writeCheckpoint, writeData } from './smallModel.js';
 import {
@@ -26,7 +26,7 @@ import {
 
 describe.skipIf(!isBuilt)('several devices', () => {
   const model = writeCheckpoint();
-  const QUESTIONS = 800;
+  const QUESTIONS = isThorough ? 800 : 500;
   const data = writeData(questions(QUESTIONS));
   // One thread for each device and small micro-batches: a run long enough for something to happen in the middle of it.
   const command = (checkpoint: string, out: string, ...more: string[]): string[] => [

@@ -6,6 +6,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { isThorough, thorough } from '../support/thorough.js';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 
@@ -29,10 +30,11 @@ const linksOf = (file: string): string[] =>
   );
 
 describe('the npm package', () => {
-  const files = packedFiles();
+  // npm compresses all of it, which takes ten seconds.
+  const files = isThorough ? packedFiles() : [];
   const has = (path: string): boolean => files.some((file) => file === path || file.startsWith(`${path}/`));
 
-  it('contains every document that its README and its documents link to', () => {
+  thorough('contains every document that its README and its documents link to', () => {
     const documents = files.filter((file) => file.endsWith('.md') && !file.startsWith('docs/decisions/'));
     expect(documents).toContain('docs/architecture.md');
     // Source files that documents link to lie in the repository.
@@ -43,18 +45,31 @@ describe('the npm package', () => {
         .map((link) => `${file} → ${link}`),
     );
     expect(missing).toEqual([]);
-    expect(linksOf('README.md').filter((link) => !existsSync(join(ROOT, link)))).toEqual([]);
   });
 
-  it.skipIf(!existsSync(join(ROOT, 'dist')))('contains the headers of kernels, where its code finds them', () => {
-    const built = (target: string): readonly string[] =>
-      readdirSync(join(ROOT, 'codegen', target), { recursive: true, encoding: 'utf8' })
-        .filter((name) => /\.(cuh|h)$/.test(name))
-        .map((name) => `dist/codegen/${target}/${name}`);
-    expect(files).toEqual(expect.arrayContaining([...built('cuda'), ...built('cpu'), 'dist/runtime/native/abi.h']));
+  it('has documents whose links lead to what is there', () => {
+    const documents = readdirSync(join(ROOT, 'docs')).filter((name) => name.endsWith('.md'));
+    expect(documents).toContain('architecture.md');
+    const missing = ['README.md', 'CONTRIBUTING.md', ...documents.map((name) => `docs/${name}`)].flatMap((file) =>
+      linksOf(file)
+        .filter((link) => !existsSync(join(ROOT, link)))
+        .map((link) => `${file} → ${link}`),
+    );
+    expect(missing).toEqual([]);
   });
 
-  it('contains what builds the addon, and no tests', () => {
+  it.runIf(isThorough && existsSync(join(ROOT, 'dist')))(
+    'contains the headers of kernels, where its code finds them',
+    () => {
+      const built = (target: string): readonly string[] =>
+        readdirSync(join(ROOT, 'codegen', target), { recursive: true, encoding: 'utf8' })
+          .filter((name) => /\.(cuh|h)$/.test(name))
+          .map((name) => `dist/codegen/${target}/${name}`);
+      expect(files).toEqual(expect.arrayContaining([...built('cuda'), ...built('cpu'), 'dist/runtime/native/abi.h']));
+    },
+  );
+
+  thorough('contains what builds the addon, and no tests', () => {
     expect(files).toEqual(
       expect.arrayContaining(['CMakeLists.txt', 'scripts/buildAddon.mjs', 'runtime/native/addon.cc']),
     );

@@ -119,7 +119,7 @@ describe.skipIf(!isBuilt)('a server process', () => {
     expect(await running.ended).toMatchObject({ status: 0, signal: null });
   });
 
-  it('ends at once at a second signal', async () => {
+  thorough('ends at once at a second signal', async () => {
     const { url, running } = await startServer(model, ...PLACE);
     const devices = devicesOf(running.process.pid!);
     const { rest } = await opened(await complete(url, LONG));

@@ -10,6 +10,7 @@ import { isAllowed } from '../../ir/filters.js';
 import { type Text, tokensOf, treesOf } from '../support/draftedTexts.js';
 import { type MadeUpGuide, madeUpGuide } from '../support/guides.js';
 import { mix, PATH_VOCAB, pathModel, type PathModelOptions, randomNumbers } from '../support/pathModel.js';
+import { casesHere } from '../support/thorough.js';
 
 const STEM = Array.from({ length: 60 }, (_, i) => mix(3, i) % PATH_VOCAB);
 
@@ -46,7 +47,7 @@ const alone = async (requests: readonly GenerateRequest[]) => {
   return texts;
 };
 
-const WAYS: readonly (readonly [string, PathModelOptions])[] = [
+const ALL_WAYS: readonly (readonly [string, PathModelOptions])[] = [
   ['on a large memory', {}],
   ['whose steps overlap', { limits: { keptRows: 64 } }],
   ['that takes few prompts apart', { limits: { keptRows: 64, besideTokens: 64, takesPromptsApart: true } }],
@@ -56,6 +57,7 @@ const WAYS: readonly (readonly [string, PathModelOptions])[] = [
   ['in a pipeline', { limits: { groups: 3 } }],
   ['whose device ends twice', { lostAt: new Set([7, 40]), limits: { keptRows: 64 } }],
 ];
+const WAYS = casesHere(ALL_WAYS, 2, 3, 5, 6, 7);
 
 describe('guided texts', () => {
   it.each(WAYS)('are those of each alone on a model %s', async (_name, options) => {

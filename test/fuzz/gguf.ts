@@ -83,7 +83,7 @@ const isListing = (error: unknown): boolean =>
 
 export const gguf = {
   about: 'GGUF files: headers, settings and tokenizers',
-  rounds: 300,
+  rounds: 150,
   round: async (random: Random): Promise<void> => {
     const sound = changed(random);
     const file = random() < 0.5 ? sound : mutateBytes(sound, random);

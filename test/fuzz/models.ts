@@ -164,7 +164,7 @@ async function tokenizer(random: Random): Promise<void> {
 
 export const models = {
   about: 'config.json, tokenizer.json and safetensors headers',
-  rounds: 1500,
+  rounds: 600,
   round: async (random: Random): Promise<void> => {
     const kind = pick(random, ['config', 'header', 'bytes', 'tokenizer', 'tokenizer'] as const);
     switch (kind) {

@@ -80,7 +80,7 @@ async function loadAll({ tensors }: Checkpoint): Promise<void> {
 
 export const quantized = {
   about: 'quantized checkpoints',
-  rounds: 120,
+  rounds: 50,
   round: async (random: Random): Promise<void> => {
     const name = pick(random, Object.keys(FORMATS));
     const format = FORMATS[name]!;

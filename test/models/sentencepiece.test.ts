@@ -13,6 +13,7 @@ import { createTokenizer, openTokenizer, type Tokenizer } from '../../models/tok
 import { piece, sentencePieceModel, toyPieces, varint } from './sentencepieceWriter.js';
 import { hasShared, SHARED, skipReason, userError } from './support.js';
 import { tokenizerFolder } from './tokenizerFolder.js';
+import { isThorough } from '../support/thorough.js';
 
 const BOS = { addBos: true, addEos: false };
 
@@ -147,7 +148,7 @@ describe('convertSentencePiece', () => {
           expect(await tokenizer(model).encode(text)).toEqual(reference(parseSentencePiece(model, 'm'))(text));
         },
       ),
-      { numRuns: 300 },
+      { numRuns: isThorough ? 300 : 120 },
     );
   });
 
@@ -197,7 +198,7 @@ describe('convertSentencePiece', () => {
           expect(await opened.encode(parts.join(''))).toEqual(wanted(parts.join('')));
         },
       ),
-      { numRuns: 300 },
+      { numRuns: isThorough ? 300 : 120 },
     );
     // A text that begins with a control token has its words behind that: no space is put before it.
     expect(await opened.encodeWritten('<s>[INST] b[X]')).toEqual([1, 3, idOf('▁b'), idOf('[X]')]);
@@ -246,7 +247,7 @@ describe('damaged files', () => {
         changed[at] = byte;
         check(changed);
       }),
-      { numRuns: 1000 },
+      { numRuns: isThorough ? 1000 : 300 },
     );
   });
 
@@ -348,7 +349,7 @@ describe.skipIf(!hasShared)(skipReason("LLaMA's own tokenizer.model"), () => {
       fc.asyncProperty(text, async (s) => {
         expect(await llama.encode(s)).toEqual(exact(s));
       }),
-      { numRuns: 400 },
+      { numRuns: isThorough ? 400 : 150 },
     );
   });
 });

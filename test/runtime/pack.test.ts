@@ -22,6 +22,7 @@ import {
   toF16,
 } from './packReference.js';
 import { randomShapes } from './randomShapes.js';
+import { isThorough } from '../support/thorough.js';
 
 const folder = temporaryFolder();
 const { Memory, Pool, pack } = loadAddon();
@@ -125,7 +126,7 @@ describe('pack', () => {
           );
         },
       ),
-      { numRuns: 120 },
+      { numRuns: isThorough ? 120 : 50 },
     );
   });
 

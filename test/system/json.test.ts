@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { isDeeperThan, MAX_JSON_DEPTH, parseJson, parsePythonJson, printPythonJson, quote } from '../../system/json.js';
+import { isThorough } from '../support/thorough.js';
 
 const nested = (depth: number): string => '['.repeat(depth) + ']'.repeat(depth);
 
@@ -84,7 +85,8 @@ describe('parsePythonJson', () => {
 
   it('is bounded in words', () => {
     const words = (count: number): string => `[${'NaN,'.repeat(count)}0]`;
-    expect(parsePythonJson(words(1 << 20), 'x')).toHaveLength((1 << 20) + 1);
+    const many = isThorough ? 1 << 20 : 1 << 14;
+    expect(parsePythonJson(words(many), 'x')).toHaveLength(many + 1);
     expect(() => parsePythonJson(words((1 << 20) + 1), 'x')).toThrow('x: NaN or Infinity more than 1048576 times');
   });
 

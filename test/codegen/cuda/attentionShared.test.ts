@@ -91,7 +91,7 @@ describe('shared tiles', () => {
       'if (false) add_total<0>',
     ],
   ] as const;
-  it.each(casesHere<(typeof NEEDED)[number]>(NEEDED, 3))('need %s', (_what, text, by) => {
+  it.each(casesHere<(typeof NEEDED)[number]>(NEEDED))('need %s', (_what, text, by) => {
     const data = treeCall(s, 5);
     const right = emulate(s, shared(queries), data, OPTIONS).out;
     const { out } = emulate(s, shared(queries), data, { ...OPTIONS, mutate: (source) => source.replace(text, by) });

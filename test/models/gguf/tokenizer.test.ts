@@ -15,6 +15,7 @@ import {
 import { createTokenizer, type Tokenizer } from '../../../models/tokenizer/tokenizer.js';
 import { type Random, randomOf } from '../../fuzz/mutate.js';
 import { asByteLevel, byteLevelPairs, ggufFile, type GgufPairs, piecePairs } from '../../support/gguf.js';
+import { isThorough } from '../../support/thorough.js';
 import { DEMO, hasShared, SHARED, skipReason, temporaryFolder, userError } from '../support.js';
 
 const path = (pairs: GgufPairs): string => {
@@ -59,7 +60,7 @@ const hellaswag = (): string[] =>
   gunzipSync(readFileSync(join(SHARED, 'data', 'hellaswag_val.jsonl.gz')))
     .toString('utf8')
     .split('\n')
-    .filter((line, i) => line !== '' && i % 100 === 0)
+    .filter((line, i) => line !== '' && i % (isThorough ? 100 : 300) === 0)
     .flatMap((line) => {
       const { ctx, endings } = JSON.parse(line) as { ctx: string; endings: string[] };
       return [ctx, ...endings.map((ending) => `${ctx} ${ending}`)];

@@ -13,6 +13,7 @@ import {
   type WrittenTensor,
   zip,
 } from './writeTorchFile.js';
+import { isThorough } from '../../support/thorough.js';
 
 function write(content: Buffer): string {
   const path = join(temporaryFolder(), 'pytorch_model.bin');
@@ -167,7 +168,7 @@ describe('readTorchFile', () => {
   it('refuses every file that is cut off, and no damaged byte leads outside the file', () => {
     const good = torchFile(GOOD, STORAGES, { has64Bits: true });
     for (let length = 0; length < good.length; length += 7) refusal(good.subarray(0, length));
-    for (let at = 0; at < good.length; at++)
+    for (let at = 0; at < good.length; at += isThorough ? 1 : 3)
       for (const value of [0, 0xff, good[at]! ^ 0x10]) {
         const damaged = Buffer.from(good);
         damaged[at] = value;
