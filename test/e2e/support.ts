@@ -32,7 +32,7 @@ if (!isBuilt)
 /** One kernel cache for all end-to-end test files of one run: each small model is compiled once. */
 export const CACHE = join(runFolder(), 'e2e-cache');
 
-const cc = quickCc('-Og');
+const cc = quickCc('-O1');
 /** What every command gets, beside the variables of `more`. Whoever says what is on PATH finds compilers there. */
 export const environment = (more: Readonly<Record<string, string>> = {}): Readonly<Record<string, string>> => ({
   TILEWRIGHT_CACHE: CACHE,

@@ -22,7 +22,7 @@ const ASKED = { prompts: PROMPTS, temperature: 1, seed: 5, maxNewTokens: 60, ign
 
 beforeAll(() => {
   vi.stubEnv('TILEWRIGHT_CACHE', join(runFolder(), 'e2e-cache'));
-  vi.stubEnv('TILEWRIGHT_CC', quickCc('-Og'));
+  vi.stubEnv('TILEWRIGHT_CC', quickCc('-O1'));
 });
 afterAll(() => vi.unstubAllEnvs());
 

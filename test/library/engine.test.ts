@@ -28,7 +28,7 @@ let folder = '';
 beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'tilewright-engine-'));
   vi.stubEnv('TILEWRIGHT_CACHE', join(runFolder(), 'e2e-cache'));
-  vi.stubEnv('TILEWRIGHT_CC', quickCc('-Og'));
+  vi.stubEnv('TILEWRIGHT_CC', quickCc('-O1'));
 });
 afterAll(() => {
   vi.unstubAllEnvs();
@@ -211,7 +211,7 @@ describe.skipIf(!isBuilt || !hasCompiler)('an engine', async () => {
           PATH: readSettings().path,
           HOME: folder,
           TILEWRIGHT_CACHE: join(runFolder(), 'e2e-cache'),
-          TILEWRIGHT_CC: quickCc('-Og'),
+          TILEWRIGHT_CC: quickCc('-O1'),
         },
       });
       expect(status, stderr).toBe(0);

@@ -21,7 +21,7 @@ beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'tilewright-library-'));
   // As for end-to-end tests, whose kernels these are too.
   vi.stubEnv('TILEWRIGHT_CACHE', join(runFolder(), 'e2e-cache'));
-  vi.stubEnv('TILEWRIGHT_CC', quickCc('-Og'));
+  vi.stubEnv('TILEWRIGHT_CC', quickCc('-O1'));
 });
 afterAll(() => {
   vi.unstubAllEnvs();

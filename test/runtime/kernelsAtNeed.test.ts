@@ -33,7 +33,7 @@ vi.mock(import('node:child_process'), async (importOriginal) => {
 });
 
 const folder = temporaryFolder();
-const cc = { cc: quickCc('-Og') };
+const cc = { cc: quickCc('-O1') };
 const settings = settingsIn(join(folder, 'cache'), cc);
 const VOCAB = 300;
 const TOKENS = 200;

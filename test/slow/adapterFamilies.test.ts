@@ -88,7 +88,7 @@ const CASES: readonly (readonly [base: string, what: string, asked: Omit<RandomA
 
 describe.skipIf(!existsSync(ADAPTERS) || !isBuilt)('adapters of many kinds', () => {
   beforeAll(() => {
-    const cc = quickCc('-Og');
+    const cc = quickCc('-O1');
     for (const [name, value] of Object.entries(environment(cc === undefined ? {} : { TILEWRIGHT_CC: cc })))
       vi.stubEnv(name, value);
   });
