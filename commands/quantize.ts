@@ -18,6 +18,7 @@ import type { Json } from '../models/model/model.js';
 import { gptqConfig, type GptqSettings } from '../models/quantized/packed.js';
 import { findGgufModel } from '../models/weights/weightFiles.js';
 import { expandExperts } from '../passes/expandExperts.js';
+import { isRecord } from '../system/json.js';
 import { loadAddon } from '../runtime/addon.js';
 import { counted } from '../system/text.js';
 
@@ -104,13 +105,15 @@ const modulesOf = (matrices: readonly ChosenMatrix[]): readonly (readonly string
  * The model's function `score`; matrices that are quantized are read as f32. Experts are computed one by one, for all
  * tokens: what the matrix behind an expert's activation multiplies is 0 where a token has chosen others.
  */
-const graphOf = ({ model, tensors, config }: Checkpoint, quantized: ReadonlySet<string>): Graph =>
-  expandExperts(
-    model.graph({
-      mask: 'tree',
-      dtypeOf: (name) => (quantized.has(name) ? 'f32' : (tensors.get(name)?.format ?? config.dtype)),
-    }),
-  );
+function graphOf({ model, tensors, config }: Checkpoint, quantized: ReadonlySet<string>): Graph {
+  const graph = model.graph({
+    mask: 'tree',
+    dtypeOf: (name) => (quantized.has(name) ? 'f32' : (tensors.get(name)?.format ?? config.dtype)),
+  });
+  // Experts with biases lie in one tensor, and stay as they are.
+  const isBiased = 'experts' in config && isRecord(config.experts) && config.experts['isBiased'] === true;
+  return isBiased ? graph : expandExperts(graph);
+}
 
 /**
  * Writes a quantized copy of a checkpoint. Throws UserError, one line, for what cannot be quantized or written; rejects

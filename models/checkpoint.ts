@@ -19,7 +19,7 @@ import {
   withPrefix,
 } from './config.js';
 import { readGgufFiles } from './gguf/file.js';
-import { blockSchemes, describeGguf, ggufName, namedTensors } from './gguf/model.js';
+import { blockSchemes, describeGguf, ggufName, inParts, namedTensors, shapedTensors } from './gguf/model.js';
 import type { Json, Model, ModelConfig } from './model/model.js';
 import { checkFolder, kindOfWeights, requireModelAt } from './model/refusals.js';
 import {
@@ -59,6 +59,10 @@ export interface CheckpointSource {
   readonly model: (dtype?: FormatName) => Model;
   readonly headers: readonly WeightFile[];
   readonly found: ReadonlyMap<string, StoredTensor>;
+  /** What a model expects, as these files hold it. Default: as it is. */
+  readonly held?: (expected: Model['tensors']) => Model['tensors'];
+  /** `found` with the shapes that are expected, where files have others for the same numbers. */
+  readonly shaped?: (expected: Model['tensors']) => ReadonlyMap<string, StoredTensor>;
   /** What says how modules are quantized, where several tensors store the matrix of one. */
   readonly quantization?: QuantizationConfig;
   /** Matrices of blocks, of which `found` has the places already. */
@@ -105,8 +109,9 @@ export function folderSource(dir: string): CheckpointSource {
 /** The model whose first GGUF file is `file`, which says all of it. Throws UserError as folderSource does. */
 export function ggufSource(file: string): CheckpointSource {
   const headers = readGgufFiles(file);
-  const { json, modules, ways } = describeGguf(headers);
-  const found = namedTensors(headers, modules);
+  const described = describeGguf(headers);
+  const { json, modules, ways, apart } = described;
+  const found = namedTensors(headers, described);
   const schemes = blockSchemes(found);
   return {
     path: file,
@@ -117,6 +122,8 @@ export function ggufSource(file: string): CheckpointSource {
     model: (dtype = 'bf16') => describeGgufModel(json, file, dtype, ways),
     headers,
     found,
+    held: (expected) => inParts(expected, apart),
+    shaped: (expected) => shapedTensors(expected, found),
     ...(schemes.size === 0 ? {} : { blocks: { schemes, scales: new Map() } }),
     show: (name) => shown(ggufName(name, modules)),
     strays: () => '',
@@ -315,13 +322,16 @@ export function openCheckpoint(path: string): Checkpoint {
   const { headers, quantization, describedBy, blocks } = source;
   const stated = source.model();
   const notes = stated.note === undefined ? [] : [stated.note];
-  const { isOwn, found: held } = settleHead(stated, source.found, quantization !== undefined);
+  const all = source.shaped?.(source.held?.(stated.tensors) ?? stated.tensors) ?? source.found;
+  const { isOwn, found: held } = settleHead(stated, all, quantization !== undefined);
   const modelOf = (described: Model): Model =>
     described.withHead?.((name) => held.get(name)?.shape) ??
     (isOwn ? (described.tied?.untied() ?? described) : described);
   const checked = modelOf(stated);
-  const storedOf = ({ tensors, stored }: Model): Model['tensors'] =>
-    stored?.((name) => held.get(name)?.shape) ?? tensors;
+  const storedOf = ({ tensors, stored }: Model): Model['tensors'] => {
+    const own = stored?.((name) => held.get(name)?.shape) ?? tensors;
+    return source.held?.(own) ?? own;
+  };
   const wanted = { tensors: storedOf(checked), isIgnored: checked.isIgnored };
   const quantized = quantization && quantizedTensors(quantization, held, wanted.tensors);
   const found = quantized?.found ?? held;

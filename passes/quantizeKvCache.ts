@@ -25,10 +25,17 @@ interface Write {
  * For i8 r is the largest magnitude and c = 127 (decision 20). The scale belongs to one row: one for a page would
  * depend on which calls wrote the page.
  *
- * Throws CompileError where rows of a state reach attention in another way, or no attention was recognized.
+ * Throws CompileError where rows of a state reach attention in another way, or no attention was recognized; UserError
+ * for models that have no such keys and values.
  */
 export function quantizeKvCache(graph: Graph, cache: CacheFormat | undefined): Graph {
   if (cache === undefined) return graph;
+  const has = (op: string): boolean => graph.nodes.some((node) => node.op === op);
+  if (has('scan') && !has('attention'))
+    throw new UserError(
+      'there are no keys and values to keep in 8 bits: no layer has attention',
+      'leave out --kv-cache',
+    );
   const defs = definitions(graph);
   const wide = (v: Value): Value => {
     const node = defs.get(v);

@@ -86,6 +86,7 @@ function decide(
   if (all.some(({ node }) => /\.router(\.|$)/.test(node.path))) return ROUTER;
   if (tensor.shape.length !== 2) return 'experts in one tensor';
   if (!tensor.name.endsWith('.weight')) return 'no weight of a module';
+  if (tensor.parts?.some((part) => !('stride' in part)) === true) return 'parts that are no rows of it';
   if (all.some(({ x, first }) => x !== use.x || first !== use.first)) return 'several inputs';
   const [rows, k] = tensor.shape as [number, number];
   return gptqShapeProblem(rows, k, settings) ?? use;

@@ -52,11 +52,11 @@ export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig
         ...defaults,
         ...(ways.hasInterleavedPairs === true ? { hasInterleavedPairs: true } : {}),
         architecture: other?.architecture ?? name,
-        differences: withWholeNorms(differing, ways),
+        differences: withStoredStates(withWholeNorms(differing, ways), ways),
         ...defined({ head: other?.head }),
       });
       const own = typeof given === 'function' ? given(read) : given;
-      const names = ways.hasProjectionsInTurn === true ? inTurn(own) : own;
+      const names = storedNames(own, ways);
       const hub = publishedNames ?? own;
       const isMoved = ways.hasInterleavedPairs === true || publishedNames !== undefined;
       const added = ways.hasWholeNormWeights === true ? (differing.norm?.offset ?? 0) : 0;
@@ -184,9 +184,25 @@ function withWholeNorms(own: Differences, { hasWholeNormWeights = false }: Store
   return hasWholeNormWeights && own.norm !== undefined ? { ...own, norm: { ...own.norm, offset: 0 } } : own;
 }
 
-/** Names of modules that hold the rows of one projection after those of another. */
-function inTurn({ fused, ...names }: TensorNames): TensorNames {
-  return fused === undefined ? names : { ...names, fused: fused.map((each) => ({ ...each, isByHead: false })) };
+/** Names of modules that hold the rows of one projection after those of another, or matrices the other way. */
+function storedNames(own: TensorNames, { hasProjectionsInTurn = false, hasRowsOfOutputs = false }: StoredWays) {
+  const { fused } = own;
+  const inTurn =
+    fused === undefined || !hasProjectionsInTurn
+      ? own
+      : { ...own, fused: fused.map((each) => ({ ...each, isByHead: false })) };
+  return hasRowsOfOutputs ? { ...inTurn, isTurned: false } : inTurn;
+}
+
+/** Recurrent layers as files hold them. */
+function withStoredStates(own: Differences, { hasDecays, hasProjectionsInTurn }: StoredWays): Differences {
+  const { recurrent } = own;
+  if (recurrent === undefined || recurrent.kind === 'conv' || hasDecays !== true) return own;
+  const isParted = recurrent.kind === 'delta' && recurrent.isByHead === true && hasProjectionsInTurn === true;
+  return {
+    ...own,
+    recurrent: { ...recurrent, hasDecays: true, ...(isParted ? { isByHead: false, hasPairs: true } : {}) },
+  };
 }
 
 function summarize({ hiddenSize, intermediateSize, layers, heads, headDim, kvHeads, ...rest }: DecoderConfig): string {

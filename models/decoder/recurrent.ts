@@ -188,7 +188,7 @@ class RecurrentOps {
  */
 function deltaNet(ops: RecurrentOps, config: DeltaConfig, x: Value): Value {
   const { b, context } = ops;
-  const { keyHeads, valueHeads, keyDim, valueDim, taps } = config;
+  const { keyHeads, valueHeads, keyDim, valueDim, taps, hasDecays } = config;
   const [keys, values] = [keyHeads * keyDim, valueHeads * valueDim];
   const seen = (name: 'q' | 'k' | 'v', width: number): Value =>
     b.scope(name, () => {
@@ -205,7 +205,7 @@ function deltaNet(ops: RecurrentOps, config: DeltaConfig, x: Value): Value {
     const step = ops.softplus(
       b.add('add', { a: product, b: ops.vector('linear_attn.dt_bias', valueHeads, 'dt_bias') }, {}, 'a'),
     );
-    const rate = b.add('exp', { x: ops.vector('linear_attn.A_log', valueHeads, 'a_log') }, {}, 'rate');
+    const rate = rateOf(ops, 'linear_attn.A_log', valueHeads, hasDecays);
     return b.add('exp', { x: b.add('neg', { x: b.add('mul', { a: step, b: rate }) }) }, {}, 'decay');
   });
   const told = b.scope('state', () =>
@@ -217,6 +217,12 @@ function deltaNet(ops: RecurrentOps, config: DeltaConfig, x: Value): Value {
   const flat = b.add('reshape', { x: gated }, { shape: ['T', values] }, 'gated_row');
   return b.scope('o', () => ops.linear(flat, 'linear_attn.out_proj', context.hidden, 'o'));
 }
+
+/** e^A_log, of which files may hold what it is below zero. */
+const rateOf = (ops: RecurrentOps, name: string, heads: number, hasDecays = false): Value =>
+  hasDecays
+    ? ops.b.add('neg', { x: ops.vector(name, heads, 'decays') }, {}, 'rate')
+    : ops.b.add('exp', { x: ops.vector(name, heads, 'a_log') }, {}, 'rate');
 
 /** C ∘ convolution(B ∘ x), where B, C and x are projections. */
 function gatedConvolution(ops: RecurrentOps, { taps, isBiased }: ConvConfig, x: Value): Value {
@@ -238,7 +244,7 @@ function gatedConvolution(ops: RecurrentOps, { taps, isBiased }: ConvConfig, x: 
  */
 function mamba(ops: RecurrentOps, config: MambaConfig, x: Value): Value {
   const { b, context } = ops;
-  const { heads, headDim, groups, stateSize, taps, isBiased, isConvBiased, timeStep } = config;
+  const { heads, headDim, groups, stateSize, taps, isBiased, isConvBiased, timeStep, hasDecays } = config;
   const inner = heads * headDim;
   const seen = (name: 'x' | 'b' | 'c', width: number): Value =>
     b.scope(name, () => {
@@ -257,7 +263,7 @@ function mamba(ops: RecurrentOps, config: MambaConfig, x: Value): Value {
     return max === undefined ? raised : b.add('min', { a: raised, b: ops.constant(max, 'dt_max') });
   });
   const decay = b.scope('a', () => {
-    const rate = b.add('exp', { x: ops.vector('mixer.A_log', heads, 'a_log') }, {}, 'rate');
+    const rate = rateOf(ops, 'mixer.A_log', heads, hasDecays);
     return b.add('exp', { x: b.add('neg', { x: b.add('mul', { a: step, b: rate }) }) }, {}, 'decay');
   });
   const told = b.scope('state', () =>

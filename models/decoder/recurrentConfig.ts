@@ -17,6 +17,10 @@ export interface DeltaConfig extends RecurrentLayers {
   readonly valueDim: number;
   /** One tensor has q, k, v and gate of each key head one behind another. Default: q, k and v of all heads in turn. */
   readonly isByHead?: boolean;
+  /** One tensor has b and a of each key head one behind another. Default: each has a tensor, where isByHead is not. */
+  readonly hasPairs?: true;
+  /** A_log holds −e^A_log. */
+  readonly hasDecays?: true;
 }
 
 export interface ConvConfig extends RecurrentLayers {
@@ -35,6 +39,8 @@ export interface MambaConfig extends RecurrentLayers {
   readonly isConvBiased: boolean;
   /** Bounds of the time step; the upper one may be absent. */
   readonly timeStep: readonly [min: number, max?: number];
+  /** A_log holds −e^A_log. */
+  readonly hasDecays?: true;
 }
 
 export type RecurrentConfig = DeltaConfig | ConvConfig | MambaConfig;

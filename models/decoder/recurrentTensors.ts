@@ -76,7 +76,7 @@ const norm = (name: string, width: number): ExpectedTensor => ({
 });
 
 function deltaTensors(
-  { keyHeads, valueHeads, keyDim, valueDim, taps, isByHead }: DeltaConfig,
+  { keyHeads, valueHeads, keyDim, valueDim, taps, isByHead, hasPairs }: DeltaConfig,
   layer: string,
   hidden: number,
 ): readonly ExpectedTensor[] {
@@ -91,15 +91,16 @@ function deltaTensors(
     { name: DELTA_PARTS.b, rows: valueHeads },
     { name: DELTA_PARTS.a, rows: valueHeads },
   ];
+  const alone = (...groups: readonly Group[]) =>
+    groups.map(({ name, rows }) => matrix(`${layer}.${name}`, rows, hidden));
+  const pairs = joined(layer, 'linear_attn.in_proj_ba', [b, a], hidden, keyHeads);
   const projections =
     isByHead === true
-      ? [
-          joined(layer, 'linear_attn.in_proj_qkvz', [...inner, gate], hidden, keyHeads),
-          joined(layer, 'linear_attn.in_proj_ba', [b, a], hidden, keyHeads),
-        ]
+      ? [joined(layer, 'linear_attn.in_proj_qkvz', [...inner, gate], hidden, keyHeads), pairs]
       : [
           joined(layer, 'linear_attn.in_proj_qkv', inner, hidden),
-          ...[gate, b, a].map(({ name, rows }) => matrix(`${layer}.${name}`, rows, hidden)),
+          ...alone(gate),
+          ...(hasPairs === true ? [pairs] : alone(b, a)),
         ];
   const convolved = (['q', 'k', 'v'] as const).map((name) => ({
     name: `linear_attn.conv1d.${name}`,

@@ -2,19 +2,18 @@
  * The architectures of GGUF files, in the words of config.json and with the names of Hugging Face checkpoints. What a
  * key means, and what stands for an absent one, is what the converters of llama.cpp write and what it computes.
  */
-import { UserError } from '../../errors.js';
-import { readRange, withFile } from '../../system/read.js';
 import type { Json, StoredWays } from '../model/model.js';
-import type { WeightEntry } from '../model/tensors.js';
-import type { GgufHeader } from './file.js';
-import type { Metadata } from './metadata.js';
+import { DENSE_ARCHITECTURES } from './dense.js';
+import { EXPERT_ARCHITECTURES } from './experts.js';
+import { FACTOR, type GgufArchitecture, type GgufFacts, MOST, type Shape } from './facts.js';
+import { RECURRENT_ARCHITECTURES } from './recurrent.js';
+import { biases, INTERLEAVED, layerTypes, widthOf, window } from './settings.js';
 import {
   EACH,
   FOUR_NORMS,
   HEAD_NORMS,
   LLAMA_MODULES,
   MIXTRAL_MODULES,
-  type GgufModuleNames,
   NEOX_MODULES,
   OLMO_MODULES,
   PHI_MODULES,
@@ -22,49 +21,8 @@ import {
   withModules,
 } from './modules.js';
 
-export interface GgufArchitecture {
-  /** general.architecture */
-  readonly name: string;
-  /** Settings of its own. `model_type` names the family. Throws UserError for what is not known. */
-  readonly settings: (facts: GgufFacts, shape: Shape) => Json;
-  readonly modules: (facts: GgufFacts) => GgufModuleNames;
-  /** How its files hold weights in another way than Hugging Face checkpoints do. */
-  readonly ways: StoredWays;
-  /** The key of config.json for the part of a head that is turned. Default: whole heads are turned. */
-  readonly partKey?: 'partial_rotary_factor' | 'rotary_pct';
-  /** True if layers with a window have a theta of their own. */
-  readonly hasWindowTheta?: boolean;
-}
-
-/** Sizes that settings depend on. */
-export interface Shape {
-  readonly hidden: number;
-  readonly heads: number;
-  readonly headDim: number;
-  readonly layers: number;
-}
-
-const MOST = 1 << 24;
-const FACTOR: readonly [number, number] = [1e-6, 1e6];
-const INTERLEAVED: StoredWays = { hasInterleavedPairs: true };
 /** Norm weights are stored with the 1 that these models add; published checkpoints are in bf16. */
 const GEMMA: StoredWays = { hasWholeNormWeights: true };
-
-const biases = (facts: GgufFacts): Json => ({
-  attention_bias: facts.has('blk.0.attn_q.bias'),
-  mlp_bias: facts.has('blk.0.ffn_up.bias'),
-});
-
-/** layer_types: of a list of flags, or of an interval of which each last layer sees all keys. */
-function layerTypes(facts: GgufFacts, layers: number, interval: number): readonly string[] {
-  const key = facts.key('attention.sliding_window_pattern');
-  const stated = facts.metadata.isList(key) ? facts.metadata.flags(key) : undefined;
-  if (stated !== undefined && stated.length !== layers) facts.refuse(`${key} is not a list of ${layers} layers`);
-  const every = stated === undefined ? (facts.metadata.whole(key, 1, layers) ?? interval) : interval;
-  return Array.from({ length: layers }, (_, layer) =>
-    (stated === undefined ? (layer + 1) % every !== 0 : stated[layer]) ? 'sliding_attention' : 'full_attention',
-  );
-}
 
 /** Settings of experts. Routers whose probabilities are no softmax, or that scale them, are refused. */
 function experts(facts: GgufFacts, isNormalized: boolean): { readonly count: number; readonly settings: Json } {
@@ -79,14 +37,6 @@ function experts(facts: GgufFacts, isNormalized: boolean): { readonly count: num
   return { count, settings: count === 0 ? {} : { num_local_experts: count, num_experts_per_tok: chosen } };
 }
 
-/** The inner width of an expert by its key, or by the shape of its tensors. */
-const widthOf = (facts: GgufFacts, key: string, tensor: string): number | undefined => {
-  const stated = facts.whole(key, 1, MOST);
-  if (stated !== undefined) return stated;
-  const layer = Array.from({ length: facts.layers }, (_, i) => i).find((i) => facts.has(`blk.${i}.${tensor}.weight`));
-  return layer === undefined ? undefined : facts.shape(`blk.${layer}.${tensor}.weight`)?.at(-2);
-};
-
 /** Qwen's settings of experts. Layers without a router have one feed-forward block. */
 function qwenExperts(facts: GgufFacts, isNormalized: boolean, layers: number): Json {
   const { settings } = experts(facts, isNormalized);
@@ -98,12 +48,6 @@ function qwenExperts(facts: GgufFacts, isNormalized: boolean, layers: number): J
     mlp_only_layers: dense,
   };
 }
-
-/** The window in every layer; null if there is none. */
-const window = (facts: GgufFacts): number | null => {
-  const width = facts.whole('attention.sliding_window', 0, MOST) ?? 0;
-  return width === 0 ? null : width;
-};
 
 /** What scores are divided by the root of. Files do not say: the largest model of a version has a value of its own. */
 const gemmaScalar = ({ hidden, heads, headDim, layers }: Shape, largest: number): number =>
@@ -278,85 +222,7 @@ export const GGUF_ARCHITECTURES: readonly GgufArchitecture[] = [
     ways: { hasProjectionsInTurn: true },
     partKey: 'rotary_pct',
   },
+  ...DENSE_ARCHITECTURES,
+  ...EXPERT_ARCHITECTURES,
+  ...RECURRENT_ARCHITECTURES,
 ];
-
-// What a GGUF file says of its model: the keys of its architecture, and the shapes and values of tensors.
-
-/** Numbers of a vector that settings are read from. */
-const MAX_VALUES = 1024;
-const MAX_LAYERS = 1024;
-
-export class GgufFacts {
-  /** Of the first file, which holds all keys. */
-  readonly metadata: Metadata;
-  readonly where: string;
-  /** general.architecture */
-  readonly architecture: string;
-  private readonly tensors: ReadonlyMap<string, WeightEntry & { readonly file: string }>;
-
-  constructor(headers: readonly [GgufHeader, ...GgufHeader[]], architecture: string) {
-    this.metadata = headers[0].metadata;
-    this.where = headers[0].file;
-    this.architecture = architecture;
-    this.tensors = new Map(
-      headers.flatMap(({ file, entries }) => entries.map((entry) => [entry.name, { ...entry, file }])),
-    );
-  }
-
-  /** The key of a setting of this architecture. */
-  key(setting: string): string {
-    return `${this.architecture}.${setting}`;
-  }
-
-  number(setting: string, least: number, most: number): number | undefined {
-    return this.metadata.number(this.key(setting), least, most);
-  }
-
-  whole(setting: string, least: number, most: number): number | undefined {
-    return this.metadata.whole(this.key(setting), least, most);
-  }
-
-  /** A whole number that every such file has. Throws UserError. */
-  required(setting: string, least: number, most: number): number {
-    return this.whole(setting, least, most) ?? this.refuse(`${this.key(setting)} is missing`);
-  }
-
-  /** A whole number, or a list of one for each layer, which must agree. Throws UserError. */
-  alike(setting: string, least: number, most: number): number | undefined {
-    const key = this.key(setting);
-    if (!this.metadata.isList(key)) return this.whole(setting, least, most);
-    const [first, ...others] = this.metadata.numbers(key) ?? [];
-    if (first === undefined || others.some((other) => other !== first))
-      return this.refuse(`${key} differs from layer to layer`);
-    if (Number.isInteger(first) && first >= least && first <= most) return first;
-    return this.refuse(`${key}: expected whole numbers from ${least} to ${most}, got ${first}`);
-  }
-
-  get layers(): number {
-    return this.required('block_count', 1, MAX_LAYERS);
-  }
-
-  has(tensor: string): boolean {
-    return this.tensors.has(tensor);
-  }
-
-  shape(tensor: string): readonly number[] | undefined {
-    return this.tensors.get(tensor)?.shape;
-  }
-
-  /** The numbers of a short vector; undefined if there is no such tensor. Throws UserError. */
-  values(tensor: string): readonly number[] | undefined {
-    const entry = this.tensors.get(tensor);
-    if (entry === undefined) return undefined;
-    const [count = 0] = entry.shape;
-    if (entry.dtype !== 'F32' || entry.shape.length !== 1 || count > MAX_VALUES)
-      return this.refuse(`tensor ${tensor}: expected at most ${MAX_VALUES} numbers of type F32`);
-    const bytes = withFile(entry.file, (fd) => readRange(fd, entry.offset, entry.byteLength));
-    return Array.from({ length: count }, (_, i) => bytes.readFloatLE(4 * i));
-  }
-
-  /** Refuses a file whose meaning is not known. */
-  refuse(what: string): never {
-    throw new UserError(`${this.where}: ${what}`, 'use the Hugging Face checkpoint of the model');
-  }
-}

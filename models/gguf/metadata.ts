@@ -109,7 +109,7 @@ const NUMBERS: Readonly<Record<number, NumberType>> = {
   11: { bytes: 8, read: (bytes, at) => Number(bytes.readBigInt64LE(at)) },
   12: { bytes: 8, read: (bytes, at) => bytes.readDoubleLE(at) },
 };
-const FLAG = 7;
+const [SINGLE, FLAG] = [6, 7];
 const numberType = (code: number): NumberType | undefined => (Object.hasOwn(NUMBERS, code) ? NUMBERS[code] : undefined);
 
 /** The shortest decimal number that is this f32: 0.00001 for the f32 next to it, as config.json has it. */
@@ -209,6 +209,12 @@ export class Metadata {
     if (!isList(value) || type === undefined) return this.refuse(key, 'a list of numbers', value);
     const { start, count } = value;
     return Array.from({ length: count }, (_, i) => type.read(this.bytes, start + i * type.bytes));
+  }
+
+  /** Where the numbers of a list of f32 begin in the file; undefined if there is no such list. */
+  placeOfSingles(key: string): { readonly start: number; readonly count: number } | undefined {
+    const value = this.ask(key);
+    return isList(value) && value.code === SINGLE ? value : undefined;
   }
 
   flags(key: string): readonly boolean[] | undefined {

@@ -3,8 +3,10 @@ import { UserError } from '../../errors.js';
 import { defined } from '../../system/defined.js';
 import { quote } from '../../system/json.js';
 import type { Json, StoredWays } from '../model/model.js';
-import type { StoredTensor, WholeTensor } from '../model/tensors.js';
-import { GgufFacts, GGUF_ARCHITECTURES, type GgufArchitecture, type Shape } from './architectures.js';
+import type { ExpectedTensor, StoredTensor, WholeTensor } from '../model/tensors.js';
+import { partShape } from '../model/tensors.js';
+import { GGUF_ARCHITECTURES } from './architectures.js';
+import { type GgufArchitecture, GgufFacts, type GgufHeads, type Shape } from './facts.js';
 import { blockOf, type GgufHeader } from './file.js';
 import { EACH, type GgufModuleNames } from './modules.js';
 
@@ -44,9 +46,10 @@ const divided = (factors: readonly number[], positions: number, attention: numbe
   attention_factor: attention,
 });
 
-function readYarn(facts: GgufFacts): Json {
+function readYarn(facts: GgufFacts, own: GgufArchitecture['yarn']): Json {
+  const more = own?.(facts) ?? {};
   const extrapolation = facts.number('rope.scaling.yarn_ext_factor', 0, 1e6) ?? 1;
-  const logMultiplier = facts.number('rope.scaling.yarn_log_multiplier', 0, 1e6) ?? 0;
+  const logMultiplier = (own === undefined && facts.number('rope.scaling.yarn_log_multiplier', 0, 1e6)) || 0;
   const attention = facts.number('rope.scaling.yarn_attn_factor', ...FACTOR) ?? 1;
   const [fast, slow] = ['yarn_beta_fast', 'yarn_beta_slow'].map((key) =>
     facts.number(`rope.scaling.${key}`, ...FACTOR),
@@ -61,11 +64,12 @@ function readYarn(facts: GgufFacts): Json {
     factor,
     original_max_position_embeddings: facts.required('rope.scaling.original_context_length', 1, MAX_POSITIONS),
     ...defined({ beta_fast: fast, beta_slow: slow }),
+    ...more,
   };
 }
 
 /** rope_scaling of config.json; undefined if positions are not stretched. Throws UserError for what is not known. */
-function readScaling(facts: GgufFacts, frequencies: number): Json | undefined {
+function readScaling(facts: GgufFacts, frequencies: number, yarn: GgufArchitecture['yarn']): Json | undefined {
   const { metadata } = facts;
   const type = metadata.text(facts.key('rope.scaling.type')) ?? 'none';
   const positions = facts.required('context_length', 1, MAX_POSITIONS);
@@ -92,7 +96,7 @@ function readScaling(facts: GgufFacts, frequencies: number): Json | undefined {
     case 'linear':
       return { rope_type: 'linear', factor: factorOf(facts, type) };
     case 'yarn':
-      return readYarn(facts);
+      return readYarn(facts, yarn);
     default:
       return facts.refuse(`${facts.key('rope.scaling.type')} is ${JSON.stringify(type)}, which is not known`);
   }
@@ -102,9 +106,13 @@ function readScaling(facts: GgufFacts, frequencies: number): Json | undefined {
  * Rotary settings: the same for all layers, or others for those with a window. `frequencies`: pairs of dimensions that
  * are turned.
  */
-export function readRotary(facts: GgufFacts, hasWindowTheta: boolean, frequencies: number): Json {
+export function readRotary(
+  facts: GgufFacts,
+  { hasWindowTheta = false, yarn }: Pick<GgufArchitecture, 'hasWindowTheta' | 'yarn'>,
+  frequencies: number,
+): Json {
   const theta = facts.number('rope.freq_base', 1, 1e12) ?? 10_000;
-  const scaling = readScaling(facts, frequencies);
+  const scaling = readScaling(facts, frequencies, yarn);
   // Families may have a value of their own for files that do not say it outside of the scaling.
   const original = scaling?.['original_max_position_embeddings'];
   const context = original === undefined ? {} : { original_max_position_embeddings: original };
@@ -127,7 +135,8 @@ const MAX_POSITIONS = 1 << 24;
 const MAX_IDS = 1 << 22;
 
 /** What the files of a GGUF model say of it. */
-export interface GgufDescription {
+export interface GgufDescription extends Pick<GgufArchitecture, 'apart' | 'lists'> {
+  readonly layers: number;
   /** As config.json would have it. */
   readonly json: Json;
   readonly modules: GgufModuleNames;
@@ -161,18 +170,15 @@ export function describeGguf(headers: readonly [GgufHeader, ...GgufHeader[]]): G
   const modules = architecture.modules(facts);
   const [unknown] = metadata.unasked(facts.key(''));
   if (unknown !== undefined) facts.refuse(`${quote(unknown, 80)} is not known, and may change what is computed`);
-  return { json, modules, ways: architecture.ways };
+  return { ...architecture, json, modules, layers: facts.layers };
 }
 
 /** Sizes, rotary settings, ends of texts, and what the architecture has of its own. */
-function readSettings(facts: GgufFacts, { settings, partKey, hasWindowTheta = false }: GgufArchitecture): Json {
+function readSettings(facts: GgufFacts, architecture: GgufArchitecture): Json {
+  const { settings, partKey } = architecture;
   const { metadata, layers } = facts;
   const hidden = facts.required('embedding_length', 1, 1 << 16);
-  const heads = facts.alike('attention.head_count', 1, 1024) ?? facts.refuse('attention.head_count is missing');
-  const kvHeads = facts.alike('attention.head_count_kv', 1, 1024) ?? heads;
-  const headDim = facts.whole('attention.key_length', 2, 1024) ?? hidden / heads;
-  const valueDim = facts.whole('attention.value_length', 1, 1024) ?? headDim;
-  if (valueDim !== headDim) facts.refuse(`heads of ${headDim} elements, and values of ${valueDim}`);
+  const { json: heads, headDim, turned } = (architecture.heads ?? plainHeads)(facts);
   if (metadata.flag(facts.key('attention.causal')) === false)
     facts.refuse(`${facts.key('attention.causal')} is false: tokens see only those before them`);
   const vocabSize = facts.shape('token_embd.weight')?.[0] ?? facts.refuse('tensor token_embd.weight is missing');
@@ -181,24 +187,36 @@ function readSettings(facts: GgufFacts, { settings, partKey, hasWindowTheta = fa
   const epsilons = ['layer_norm_rms_epsilon', 'layer_norm_epsilon'].map((key) =>
     facts.number(`attention.${key}`, 0, 0.1),
   );
-  const turned = facts.whole('rope.dimension_count', 2, 1024) ?? headDim;
-  const shape: Shape = { hidden, heads, headDim, layers };
+  const shape: Shape = { hidden, heads: Number(heads['num_attention_heads'] ?? 1), headDim, layers };
   return {
     hidden_size: hidden,
-    intermediate_size: facts.alike('feed_forward_length', 1, MAX_WIDTH),
+    intermediate_size: facts.alike('feed_forward_length', 0, MAX_WIDTH),
     num_hidden_layers: layers,
-    num_attention_heads: heads,
-    num_key_value_heads: kvHeads,
-    head_dim: headDim,
+    ...heads,
     vocab_size: vocabSize,
     max_position_embeddings: facts.required('context_length', 1, MAX_POSITIONS),
     rms_norm_eps: epsilons[0],
     layer_norm_eps: epsilons[1],
     tie_word_embeddings: !facts.has('output.weight'),
     ...endsOfTexts(facts),
-    ...readRotary(facts, hasWindowTheta, turned / 2),
+    ...readRotary(facts, architecture, turned / 2),
     ...turnedPart(facts, headDim, turned, partKey),
     ...settings(facts, shape),
+  };
+}
+
+/** Heads that are all alike, in keys and in values. */
+function plainHeads(facts: GgufFacts): GgufHeads {
+  const hidden = facts.required('embedding_length', 1, 1 << 16);
+  const heads = facts.alike('attention.head_count', 1, 1024) ?? facts.refuse('attention.head_count is missing');
+  const kvHeads = facts.alike('attention.head_count_kv', 1, 1024) ?? heads;
+  const headDim = facts.whole('attention.key_length', 2, 1024) ?? hidden / heads;
+  const valueDim = facts.whole('attention.value_length', 1, 1024) ?? headDim;
+  if (valueDim !== headDim) facts.refuse(`heads of ${headDim} elements, and values of ${valueDim}`);
+  return {
+    json: { num_attention_heads: heads, num_key_value_heads: kvHeads, head_dim: headDim },
+    headDim,
+    turned: facts.whole('rope.dimension_count', 2, 1024) ?? headDim,
   };
 }
 
@@ -221,7 +239,8 @@ export const isSetting = (tensor: string): boolean => SETTING_TENSORS.includes(t
 
 // The tensors of GGUF files by the names that families have for them.
 
-const LAYER = /^blk\.(\d{1,4})\.(\w+)\.(weight|bias)$/;
+const LAYER = /^blk\.(\d{1,4})\.([\w.]+)\.(weight|bias)$/;
+const IN_LAYER = /^blk\.(\d{1,4})\.([\w.]+)$/;
 /** One expert, as files of Mixtral from 2023 have it. */
 const EXPERT = /^blk\.(\d{1,4})\.(ffn_(?:gate|up|down))\.(\d{1,4})\.weight$/;
 const TOP = /^(\w+)\.(weight|bias)$/;
@@ -229,7 +248,9 @@ const TOP = /^(\w+)\.(weight|bias)$/;
 const MAX_EACH = 1024;
 
 /** The name of a tensor in Hugging Face checkpoints, with EACH in it where it holds several; undefined if unknown. */
-function foreignName(name: string, { model, layers, layer }: GgufModuleNames): string | undefined {
+function foreignName(name: string, { model, layers, layer, whole = {} }: GgufModuleNames): string | undefined {
+  const [, index, rest = ''] = IN_LAYER.exec(name) ?? [];
+  if (Object.hasOwn(whole, rest)) return `${layers}.${index}.${whole[rest]}`;
   const [, at, matrix, expert] = EXPERT.exec(name) ?? [];
   const all = layer[`${matrix}_exps`];
   if (expert !== undefined && all !== undefined) return `${layers}.${at}.${all.replace(EACH, expert)}.weight`;
@@ -237,7 +258,9 @@ function foreignName(name: string, { model, layers, layer }: GgufModuleNames): s
   const [, number, module = '', kind] = inLayer ?? [undefined, undefined, ...(TOP.exec(name) ?? []).slice(1)];
   const names = inLayer === null ? model : layer;
   if (!Object.hasOwn(names, module)) return undefined;
-  return inLayer === null ? `${names[module]}.${kind}` : `${layers}.${number}.${names[module]}.${kind}`;
+  // Biases of all experts are rows of one tensor there too.
+  const own = kind === 'bias' ? names[module]?.replace(`.${EACH}`, '') : names[module];
+  return inLayer === null ? `${own}.${kind}` : `${layers}.${number}.${own}.${kind}`;
 }
 
 /**
@@ -245,18 +268,24 @@ function foreignName(name: string, { model, layers, layer }: GgufModuleNames): s
  * matrices becomes one for each.
  */
 export function namedTensors(
-  headers: readonly GgufHeader[],
-  names: GgufModuleNames,
+  headers: readonly [GgufHeader, ...GgufHeader[]],
+  { modules: names, lists = {}, layers }: Pick<GgufDescription, 'modules' | 'lists' | 'layers'>,
 ): ReadonlyMap<string, StoredTensor> {
   const found = new Map<string, StoredTensor>();
+  for (const [key, tensor] of Object.entries(lists))
+    for (const each of listedTensors(headers[0], key, layers)) {
+      const name = `${names.layers}.${each.name}.${tensor}`;
+      found.set(name, { ...each, name });
+    }
   for (const { file, entries } of headers)
     for (const entry of entries) {
-      if (isSetting(entry.name)) continue;
+      const isFurther = Number(IN_LAYER.exec(entry.name)?.[1] ?? 0) >= layers;
+      if (isSetting(entry.name) || isFurther) continue;
       const { offset, byteLength } = entry;
       const name = foreignName(entry.name, names) ?? entry.name;
       const [count = 1, ...shape] = entry.shape;
       if (!name.includes(EACH) || count > MAX_EACH || shape.length === 0) {
-        found.set(name, stored({ ...entry, name, file, shape: rowOf(name, entry.shape) }, entry.name));
+        found.set(name, stored({ ...entry, name, file }, entry.name));
         continue;
       }
       const bytes = byteLength / count;
@@ -296,12 +325,54 @@ export function blockSchemes(
   return schemes;
 }
 
-/** Converters leave out dimensions of 1: the gate of a shared expert is a matrix of one row. */
-const rowOf = (name: string, shape: readonly number[]): readonly number[] =>
-  name.endsWith('.shared_expert_gate.weight') && shape.length === 1 ? [1, ...shape] : shape;
+/** The numbers of a list of metadata, each a tensor whose name is its place. Throws UserError. */
+function listedTensors({ file, metadata }: GgufHeader, key: string, layers: number): readonly WholeTensor[] {
+  const place = metadata.placeOfSingles(key);
+  if (place?.count !== layers)
+    throw new UserError(`${file}: ${key} is not a list of ${layers} numbers of type F32`, CONVERT_AGAIN);
+  return Array.from({ length: layers }, (_, i) => ({
+    ...{ name: String(i), dtype: 'F32', shape: [1], file, offset: place.start + 4 * i, byteLength: 4 },
+  }));
+}
+
+/** Tensors that a model expects, where the file holds their parts in place of those that `apart` matches. */
+export const inParts = (expected: readonly ExpectedTensor[], apart: RegExp | undefined): readonly ExpectedTensor[] =>
+  apart === undefined
+    ? expected
+    : expected.flatMap((tensor) =>
+        tensor.parts !== undefined && apart.test(tensor.name)
+          ? tensor.parts.map((part) => ({ name: part.name, shape: partShape(part, tensor.shape), role: tensor.role }))
+          : [tensor],
+      );
+
+/**
+ * Tensors with the shapes that a model expects: converters leave out dimensions of 1, and may write vectors as
+ * matrices.
+ */
+export function shapedTensors(
+  expected: readonly ExpectedTensor[],
+  found: ReadonlyMap<string, StoredTensor>,
+): ReadonlyMap<string, StoredTensor> {
+  const shaped = new Map(found);
+  const without = (shape: readonly number[]): string => shape.filter((extent) => extent !== 1).join();
+  const product = (shape: readonly number[]): number => shape.reduce((all, extent) => all * extent, 1);
+  for (const { name, shape, role } of expected) {
+    const tensor = found.get(name);
+    if (tensor === undefined || !('file' in tensor)) continue;
+    const isSame =
+      without(tensor.shape) === without(shape) || (role !== 'matrix' && product(tensor.shape) === product(shape));
+    if (isSame) shaped.set(name, { ...tensor, shape });
+  }
+  return shaped;
+}
 
 /** The name that a GGUF file has for a family's tensor, for messages. */
-export function ggufName(name: string, { model, layers, layer }: GgufModuleNames): string {
+export function ggufName(name: string, { model, layers, layer, whole = {} }: GgufModuleNames): string {
+  const [, index, rest] = name.startsWith(`${layers}.`)
+    ? (/^(\d+)\.(.+)$/.exec(name.slice(layers.length + 1)) ?? [])
+    : [];
+  const [held] = Object.entries(whole).find(([, foreign]) => foreign === rest) ?? [];
+  if (held !== undefined) return `blk.${index}.${held}`;
   const inLayer = name.startsWith(`${layers}.`)
     ? /^(\d+)\.(.+)\.(weight|bias)$/.exec(name.slice(layers.length + 1))
     : null;

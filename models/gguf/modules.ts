@@ -13,6 +13,8 @@ export interface GgufModuleNames {
   /** What stands before the number of a layer. */
   readonly layers: string;
   readonly layer: Modules;
+  /** Tensors of a layer that are no `weight` or `bias` of such a module, by all that follows its number. */
+  readonly whole?: Modules;
 }
 
 const FEED_FORWARD: Modules = {

@@ -254,6 +254,10 @@ export interface StoredWays {
   readonly hasWholeNormWeights?: boolean;
   /** A tensor with q, k and v has all of q first, where the family has those of each head together. */
   readonly hasProjectionsInTurn?: boolean;
+  /** Matrices are stored as [out, in] where the family has [in, out]. */
+  readonly hasRowsOfOutputs?: boolean;
+  /** Recurrent layers keep A = −e^A_log under the name of A_log. */
+  readonly hasDecays?: boolean;
 }
 
 /** A class that is a family with another head. */

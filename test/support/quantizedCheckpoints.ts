@@ -165,21 +165,24 @@ export interface WrittenCheckpoint {
   readonly meant: ReadonlyMap<string, { readonly shape: readonly number[]; readonly values: Float32Array }>;
 }
 
-/** Makes up the weights of a model, and stores its matrices so; embeddings, head and routers stay floats. */
-export function quantizedTensors(config: Json, write: Writer, seed: number): WrittenCheckpoint {
+/** What every tool leaves as it is. */
+const FLOATS = /embed|lm_head|\.gate\.weight$/;
+
+/** Makes up the weights of a model, and stores its matrices so; embeddings, head and routers (`floats`) stay floats. */
+export function quantizedTensors(config: Json, write: Writer, seed: number, floats = FLOATS): WrittenCheckpoint {
   const tensors = new Map<string, StoredBytes>();
   const meant = new Map<string, { shape: readonly number[]; values: Float32Array }>();
   const next = dice(seed);
-  for (const { name, shape, role, parts = [] } of describeModel(config, 'config.json').tensors) {
+  for (const { name, shape, role, parts = [], partOf: whole } of describeModel(config, 'config.json').tensors) {
     const count = shape.reduce((product, extent) => product * extent, 1);
-    const k = shape.at(-1)!;
+    const k = shape.at(-1) ?? 1;
     const values = Float32Array.from({ length: count }, (_, i) =>
       // The first row is positive: its zero points are 0.
       role === 'norm' ? 1 + 0.3 * next() : (2 / Math.sqrt(k)) * (i < k ? Math.abs(next()) + 0.01 : next()),
     );
-    if (role !== 'matrix' || /embed|lm_head|\.gate\.weight$/.test(name)) {
+    if (role !== 'matrix' || shape.length !== 2 || floats.test(name)) {
       tensors.set(name, float('F32', shape, Float64Array.from(values)));
-      meant.set(name, { shape, values });
+      meant.set(whole?.name ?? name, { shape, values });
       for (const part of parts) meant.set(part.name, partOf(part, shape.length === 1 ? 1 : k, values));
       continue;
     }
@@ -195,13 +198,24 @@ export function quantizedTensors(config: Json, write: Writer, seed: number): Wri
 }
 
 function partOf(part: TensorPart, k: number, values: Float32Array): { shape: number[]; values: Float32Array } {
-  if (!('stride' in part)) throw new Error('a part that is no rows');
+  const made = (shape: number[], at: (row: number, column: number) => number) => ({
+    shape,
+    values: Float32Array.from(
+      { length: shape.reduce((product, extent) => product * extent, 1) },
+      (_, i) => values[at(Math.floor(i / (shape[1] ?? 1)), i % (shape[1] ?? 1))]!,
+    ),
+  });
+  if ('element' in part) return made([part.rows], (row) => (part.first + row) * k + part.element);
+  if ('width' in part)
+    return made([values.length / k, part.width], (row, column) => row * k + part.column + column * (part.step ?? 1));
+  if ('columns' in part)
+    return made(
+      [part.rows, part.columns],
+      (row, column) => (part.first + column) * k + part.from + row * (part.step ?? 1),
+    );
   const { first, rows, stride, count } = part;
   const row = (i: number): number => first + Math.floor(i / rows) * stride + (i % rows);
-  return {
-    shape: [rows * count, ...(k === 1 ? [] : [k])],
-    values: Float32Array.from({ length: rows * count * k }, (_, i) => values[row(Math.floor(i / k)) * k + (i % k)]!),
-  };
+  return made([rows * count, ...(k === 1 ? [] : [k])], (i, column) => row(i) * k + column);
 }
 
 /** Writes configuration and weights into a folder. */
