@@ -4,6 +4,7 @@ import { openCheckpoint } from '../../models/checkpoint.js';
 import type { Json } from '../../models/model/model.js';
 import { loadAll } from '../support/loadTensors.js';
 import { FORMATS, quantizedTensors, safetensorsOf, writeQuantized } from '../support/quantizedCheckpoints.js';
+import { casesHere } from '../support/thorough.js';
 import { temporaryFolder, writeJson } from './support.js';
 
 const SIZES: Json = {
@@ -69,7 +70,7 @@ const FLOATS =
 
 describe.each(['gptq, asymmetric', 'awq', 'FP8 in blocks'])('%s', (name) => {
   const format = FORMATS[name]!;
-  it.each(Object.keys(MODELS))('is read: %s', async (model) => {
+  it.each(casesHere(Object.keys(MODELS), 1, 3, 15))('is read: %s', async (model) => {
     const config: Json = { ...SIZES, ...MODELS[model] };
     const { tensors, meant } = quantizedTensors(config, format.write, 7, FLOATS);
     const dir = temporaryFolder();
