@@ -4,10 +4,12 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { openCheckpoint } from '../../../models/checkpoint.js';
 import type { Json } from '../../../models/model/model.js';
+import { storedValues } from '../../support/checkpoints.js';
 import { ggufFile } from '../../support/gguf.js';
 import { folder, scores, SIZES, tensorsOf } from '../../support/ggufModels.js';
 import { newerPairs, newerTensors } from '../../support/ggufNewer.js';
 import { casesHere } from '../../support/thorough.js';
+import { loadAll } from '../../support/loadTensors.js';
 import { temporaryFolder } from '../support.js';
 
 const LAYER_NORM = { layer_norm_eps: 1e-5, layer_norm_epsilon: 1e-5, norm_epsilon: 1e-5, norm_eps: 1e-5 };
@@ -103,7 +105,7 @@ const LOSS = 1e-5;
 describe('a GGUF file of a newer family', () => {
   it.each(casesHere(Object.keys(MODELS), 0, 2, 3, 6, 9, 10, 11, 17, 26))(
     'computes what the Hugging Face folder does: %s',
-    (name) => {
+    async (name) => {
       const json: Json = { ...SIZES, ...MODELS[name] };
       const tensors = tensorsOf(json, 3);
       const plain = openCheckpoint(folder(json, tensors));
@@ -112,6 +114,9 @@ describe('a GGUF file of a newer family', () => {
       const copy = openCheckpoint(path);
       expect(new Set(copy.tensors.keys())).toEqual(new Set(plain.tensors.keys()));
       expect(copy.config.architecture).toBe(plain.config.architecture);
+      // As kernels load them.
+      for (const [tensor, values] of await loadAll(copy))
+        expect(values, tensor).toEqual(Float32Array.from(storedValues(copy.tensors.get(tensor)!)));
       const want = scores(plain);
       expect(new Set(want).size).toBeGreaterThan(5);
       const got = scores(copy);
@@ -120,4 +125,19 @@ describe('a GGUF file of a newer family', () => {
       });
     },
   );
+});
+
+describe('what is not read of a newer family', () => {
+  const opened = (json: Json): (() => unknown) => {
+    const tensors = tensorsOf(json, 3);
+    const path = join(temporaryFolder(), 'model.gguf');
+    writeFileSync(path, ggufFile({ pairs: newerPairs(json, tensors), tensors: newerTensors(tensors, json) }));
+    return () => openCheckpoint(path);
+  };
+
+  it('is refused by name', () => {
+    const shared = { ...SIZES, ...MODELS['qwen3.5'], linear_num_value_heads: 4 };
+    expect(opened(shared)).toThrow(/4 value heads share 2 key heads, whose order in GGUF is not read/);
+    expect(opened({ ...SIZES, ...MODELS['qwen3.5'] })).not.toThrow();
+  });
 });
