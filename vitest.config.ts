@@ -133,6 +133,7 @@ const LENGTHY = [
   'bench/gpuReadRate',
   'browser/comparison',
   'browser/counts',
+  'browser/explore',
   'browser/machine',
   'browser/narrow',
   'browser/search',
@@ -146,6 +147,7 @@ const LENGTHY = [
   'codegen/cuda/attentionCodes',
   'codegen/cuda/attentionPath',
   'codegen/cuda/attentionSinks',
+  'codegen/cuda/attentionStems',
   'codegen/cuda/attentionWgmma',
   'codegen/cuda/attentionWindow',
   'codegen/cuda/demo',
@@ -191,7 +193,9 @@ const LENGTHY = [
   'e2e/sameAnswers',
   'e2e/search',
   'e2e/serveAdapters',
+  'e2e/serveHarness',
   'e2e/servingDocs',
+  'e2e/severalModels',
   'e2e/shards',
   'e2e/stages',
   'e2e/stepLogits',
@@ -215,6 +219,7 @@ const LENGTHY = [
   'runtime/cuda/racecheckReports',
   'runtime/stages',
   'runtime/step',
+  'search/models/judge',
 ].map((name) => `test/${name}.test.ts`);
 /** A file that is named on the command line runs once. */
 const isSlowRun = process.argv.some((argument) => /^(--project=)?slow$/.test(argument));

@@ -17,7 +17,7 @@ const hasCompiler = spawnSync('cc', ['--version'], { stdio: 'ignore' }).status =
 
 const MODEL = join(ROOT, 'models', 'demo');
 /** Small steps have the fewest kernels to compile. */
-const DEMO = { model: MODEL, target: 'cpu', precision: 'f32', threads: 1, batchTokens: 64 } as const;
+const DEMO = { model: MODEL, target: 'cpu', precision: 'f32', threads: 2, batchTokens: 64 } as const;
 const SHARED = join(ROOT, '..', 'shared');
 const VERIFIER = join(SHARED, 'checkpoints', 'verifiers', 'qwen2-tokcls');
 const GOLDEN = join(SHARED, 'golden', 'verifiers', 'qwen2-tokcls.jsonl');

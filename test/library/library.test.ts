@@ -30,7 +30,7 @@ afterAll(() => {
 
 const DEMO = join(ROOT, 'models', 'demo');
 /** Small steps have the fewest kernels to compile. */
-const SMALL = { model: DEMO, target: 'cpu', precision: 'f32', threads: 1, batchTokens: 64 } as const;
+const SMALL = { model: DEMO, target: 'cpu', precision: 'f32', threads: 2, batchTokens: 64 } as const;
 const EVERYDAY = join(ROOT, 'examples', 'everyday.jsonl');
 const RECORDS = readFileSync(EVERYDAY, 'utf8')
   .split('\n')
