@@ -20,6 +20,9 @@ const LARGE: readonly Shape[] = [
   { ...pathShape(4, 4, 64, 'bf16'), sloped: true, slopeFactor: 0.125 },
   { ...pathShape(4, 4, 128, 'bf16'), sloped: true },
   { ...pathShape(10, 2, 128, 'bf16'), chunk: 200 },
+  // Prompts on Hopper, whose tiles have idle rows; a window.
+  pathShape(14, 2, 128, 'bf16'),
+  { ...pathShape(8, 1, 64, 'bf16'), window: 130 },
 ];
 
 describe('attention that falls with distance, or ends at chunks, on a device', { skip }, () => {

@@ -73,8 +73,10 @@ async function main(): Promise<void> {
       });
       const all = attentionSchedules(kernel, module, bench.limits);
       const plans = new Map<string, CudaAttentionSchedule>([['chosen', chosen]]);
-      const warps = all.find(({ skeleton }) => skeleton === 'mma');
-      if (chosen.skeleton === 'wgmma' && warps !== undefined) plans.set('mma', warps);
+      for (const skeleton of ['mma', 'wgmma'] as const) {
+        const other = call.tokens > 1 ? all.find((each) => each.skeleton === skeleton) : undefined;
+        if (other !== undefined && chosen.skeleton !== skeleton) plans.set(skeleton, other);
+      }
       const simt = all.find(({ skeleton }) => skeleton === 'simt')!;
       if (timed.paths * (call.tokens + call.keys) <= MOST_SIMT) plans.set('simt', simt);
       await bench.prepare(
@@ -85,10 +87,8 @@ async function main(): Promise<void> {
       for (const [which, plan] of plans) {
         const samples = { rounds: 5, launches: which === 'simt' || call.tokens > 1 ? 2 : 20 };
         const time = await timeOf(bench, s, plan, timed, laid.memory, samples);
-        const how = cudaScheduling.key(plan);
-        console.log(
-          `${name}: ${call.texts} x ${call.tokens} tokens behind ${call.keys} keys, ${which} (${how}): ${time.toFixed(1)} us`,
-        );
+        const what = `${call.texts} x ${call.tokens} tokens behind ${call.keys} keys`;
+        console.log(`${name}: ${what}, ${which} (${cudaScheduling.key(plan)}): ${time.toFixed(1)} us`);
       }
       laid.release();
     }

@@ -2,14 +2,16 @@
  * Attention of prompts by warpgroup products: sm_90a, queries, keys and values in bf16, heads of 64 or 128.
  *
  * A tile has 128 rows: `queries` queries of the heads that share one head of keys, so that a key is loaded once for all
- * of them. Row r is head r % group of query r / group; each of two warpgroups multiplies 64 rows. The warps of a third
- * one load (attention/hopperLoads.cuh): one is a tile ahead, finds out what its queries see, and copies them; one loads
- * keys, one values, and one helps with keys. So a block never waits between tiles.
+ * of them. Each of two warpgroups multiplies 64 rows, half of the queries: row r of it is head r % group of its query
+ * r / group, and rows past its last query are idle. The warps of a third one load (attention/hopperLoads.cuh): one is a
+ * tile ahead, finds out what its queries see, and copies them; one loads keys, one values, and one helps with keys. So
+ * a block never waits between tiles.
  *
- * Query q sees the rows key[begin[q] + i] of keys and values for i from 0 to position[q]. Queries next to each other
- * with one `begin` are a run. A part is 64 entries of a run's list, two parts are a chunk. Runs whose lists begin
- * alike, as questions after the same examples do, share their first chunks: those are loaded and multiplied once, for
- * the queries of all these runs.
+ * Query q sees the rows key[begin[q] + i] of keys and values for i from 0 to position[q], or the last `window` of them,
+ * or those of its own piece of so many positions: what no query of a run sees is left out, by chunks. Queries next to
+ * each other with one `begin` are a run. A part is 64 entries of a run's list, two parts are a chunk. Runs whose lists
+ * begin alike, as questions after the same examples do, share their first chunks: those are loaded and multiplied once,
+ * for the queries of all these runs.
  *
  * A warpgroup issues the scores of a chunk's first part together with the products of values of the chunk before, and
  * computes the part's weights while those are multiplied. It issues the scores of the second part before it adds the
@@ -267,7 +269,7 @@ template <PathConfig config, class Operands> struct PromptProducts : PromptWarpg
 #pragma unroll
       for (int half = 0; half < 2; half++) {
         const int row = this->row0 + 8 * half;
-        const int head = tiles.kv() * config.group() + row % config.group();
+        const int head = tiles.kv() * config.group() + Layout::head_of(row);
         total_sum[half] += sink_weight<config>(this->x, head, total_top[half]);
       }
     }

@@ -84,9 +84,10 @@ template <PathConfig config, class Operands> struct PromptLoads {
       queries.keys[query] = (queries.position[query] + CHUNK) / CHUNK * CHUNK;
       queries.shared[query] = 0;
       queries.place[query] = Layout::boxes;
+      if constexpr (config.is_bounded()) queries.low[query] = first_part(queries.position[query]);
     }
     /* The list of the run before, and the place of the next part among the tile's. */
-    int their_begin = 0, their_keys = 0, place = 0;
+    int their_begin = 0, their_keys = 0, place = 0, before = -1;
     for (int run = query < 0 ? 0 : count, behind = 0; run < count; run = behind) {
       const int begin = uniform(queries.begin[run]);
       int highest = -1;
@@ -104,18 +105,59 @@ template <PathConfig config, class Operands> struct PromptLoads {
         queries.shared[run] = from;
         queries.place[run] = place - from;
       }
-      find_boxes(x.key + begin, seen, from, place);
-      place += (seen + keys - 1) / keys - from;
+      if constexpr (config.is_bounded()) {
+        int least = 0x7fffffff;
+        for (int i = run + lane; i < behind; i += lanes)
+          if (queries.position[i] >= 0) least = min(least, queries.position[i]);
+        least = __reduce_min_sync(ALL_LANES, least);
+        if (lane == 0) {
+          queries.low[run] = seen <= 0 ? 0 : first_part(least);
+          queries.run_before[run] = before;
+        }
+        before = run;
+      } else {
+        find_boxes(x.key + begin, seen, from, place);
+        place += (seen + keys - 1) / keys - from;
+      }
       their_begin = begin;
       their_keys = seen;
     }
     __syncwarp();
+    if constexpr (config.is_bounded()) {
+      if (query < 0) find_reach(queries, before, count);
+    }
     const PromptPart part = enter<config>(queries, tiles.begin(), tiles.end());
     if (lane == 0) {
       queries.is_empty = part.run >= tiles.end();
       bars.queries_known[side].arrive();
     }
     __syncwarp();
+  }
+
+  /* The first part of the chunk with the first key that a query at `position` sees. */
+  static TW_DEVICE int first_part(int position) { return first_seen<config>(position) / CHUNK * Layout::parts; }
+
+  /* Carries the first parts of runs, of which the last is `last`, to those that share them; and finds their boxes. */
+  TW_DEVICE void find_reach(PromptQueries<config> &queries, int last, int count) {
+    if constexpr (config.is_bounded()) {
+      if (lane == 0) {
+        for (int run = last; run > 0; run = queries.run_before[run]) {
+          const int before = queries.run_before[run];
+          if (queries.shared[run] > queries.low[run] && queries.low[run] < queries.low[before])
+            queries.low[before] = queries.low[run];
+        }
+      }
+      __syncwarp();
+      int place = 0;
+      for (int run = 0; run < count; run = uniform(queries.next[run])) {
+        const int seen = uniform(queries.keys[run]);
+        const int from = max(uniform(queries.shared[run]), uniform(queries.low[run]));
+        if (lane == 0) queries.place[run] = place - from;
+        find_boxes(x.key + uniform(queries.begin[run]), seen, from, place);
+        place += max((seen + keys - 1) / keys - from, 0);
+      }
+      __syncwarp();
+    }
   }
 
   /* Parts whose keys are read together: a read takes as long as a part is multiplied. */
@@ -170,19 +212,31 @@ template <PathConfig config, class Operands> struct PromptLoads {
   TW_DEVICE void copy_queries(const PromptQueries<config> &queries) {
     constexpr int group = Layout::group;
     const auto *const q = x.q + tiles.kv() * group * Layout::d + piece * 8;
+    const auto token_at = [&](int i) {
+      if constexpr (config.has_query_row) return queries.token[i];
+      else return token_of_query(i);
+    };
+    const auto copy = [&](int row, int token, const auto *from) {
+      copy16(memory + tiles.side() * Layout::query_bytes + place_of_piece(row, piece, Layout::query_slab), from,
+          token < 0 ? 0 : 16);
+    };
+    const auto row_of = [&](int token) { return q + (token < 0 ? 0 : token * (long long)config.q_stride); };
     /* Rows that the warp copies at once, and those for which it looks for a token: of one query, or of several. */
     constexpr int at_once = lanes / pieces, step = at_once < group ? group : at_once;
+    if constexpr (Layout::used_rows < Layout::own_rows) {
+#pragma unroll 4
+      for (int row = lane / pieces; row < Layout::rows; row += at_once) {
+        const int i = Layout::query_of(row), token = i < 0 ? -1 : token_at(i);
+        copy(row, token, row_of(token) + Layout::head_of(row) * Layout::d);
+      }
+    } else {
 #pragma unroll 1
-    for (int start = 0; start < Layout::rows; start += step) {
-      const int own = start + lane / pieces, i = (group < at_once ? own : start) / group;
-      int token;
-      if constexpr (config.has_query_row) token = queries.token[i];
-      else token = token_of_query(i);
-      const auto *const from = q + (token < 0 ? 0 : token * (long long)config.q_stride);
+      for (int start = 0; start < Layout::rows; start += step) {
+        const int own = start + lane / pieces, token = token_at((group < at_once ? own : start) / group);
+        const auto *const from = row_of(token);
 #pragma unroll
-      for (int row = own; row < own + step; row += at_once)
-        copy16(memory + tiles.side() * Layout::query_bytes + place_of_piece(row, piece, Layout::query_slab),
-            from + row % group * Layout::d, token < 0 ? 0 : 16);
+        for (int row = own; row < own + step; row += at_once) copy(row, token, from + row % group * Layout::d);
+      }
     }
     bars.queries_full[tiles.side()].arrive_copied();
   }
@@ -195,6 +249,8 @@ template <PathConfig config, class Operands> struct PromptLoads {
   /* The row of key `at` + lane of a part, −1 past the last key. */
   TW_DEVICE int row_of_key(const PromptQueries<config> &queries, const PromptPart &part, int at) const {
     const int i = part.index * keys + at + lane;
+    if constexpr (config.is_bounded())
+      if (tiles.query >= 0 && i <= too_far<config>(queries.position[tiles.query])) return -1;
     return i < part.keys && (tiles.query < 0 || i <= queries.position[tiles.query]) ? x.key[part.begin + i] : -1;
   }
   /*
@@ -242,6 +298,8 @@ template <PathConfig config, class Operands> struct PromptLoads {
   /* The queries [run, to) share the run's parts up to `until`; the last keys that they see, of each warpgroup. */
   struct Sharing {
     int run = -1, to = 0, until = 0, highest[2] = { -1, -1 }, lowest[2] = { -1, -1 };
+    /* With a window or chunks: the least and the greatest of the first keys that they see. */
+    int first[2] = { 0, 0 }, latest[2] = { 0, 0 };
   };
   /* Says what warpgroups must know of the chunk that begins with a part. */
   TW_DEVICE void describe(const PromptQueries<config> &queries, Sharing &of, const PromptPart &part, bool is_last) {
@@ -265,15 +323,26 @@ template <PathConfig config, class Operands> struct PromptLoads {
         }
         of.highest[own] = __reduce_max_sync(ALL_LANES, of.highest[own]);
         of.lowest[own] = __reduce_min_sync(ALL_LANES, of.lowest[own]);
+        if constexpr (config.is_bounded()) {
+          int first = 0x7fffffff, latest = 0;
+          for (int i = own * Layout::own_queries + lane; i < (own + 1) * Layout::own_queries; i += lanes) {
+            if (i < of.run || i >= of.to || queries.position[i] < 0) continue;
+            const int seen = first_seen<config>(queries.position[i]);
+            first = min(first, seen);
+            latest = max(latest, seen);
+          }
+          of.first[own] = __reduce_min_sync(ALL_LANES, first);
+          of.latest[own] = __reduce_max_sync(ALL_LANES, latest);
+        }
       }
     }
     const int from = part.index * keys;
     int flags = ((part.index + 1) * keys < part.keys ? HAS_TWO : 0) | (is_last ? IS_LAST : 0);
 #pragma unroll
     for (int own = 0; own < 2; own++)
-      flags |= (from <= of.highest[own] ? IS_SEEN << own : 0) |
-          (from + keys - 1 > of.lowest[own] ? IS_CUT0 << own : 0) |
-          (from + CHUNK - 1 > of.lowest[own] ? IS_CUT1 << own : 0);
+      flags |= (from <= of.highest[own] && from + CHUNK > of.first[own] ? IS_SEEN << own : 0) |
+          (from + keys - 1 > of.lowest[own] || from < of.latest[own] ? IS_CUT0 << own : 0) |
+          (from + CHUNK - 1 > of.lowest[own] || from + keys < of.latest[own] ? IS_CUT1 << own : 0);
     if (lane == 0) shared.chunk[loaded % (2 * Layout::slots)] = PromptChunk{ flags, from, of.run, of.to };
   }
 

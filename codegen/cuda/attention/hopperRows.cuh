@@ -131,15 +131,21 @@ template <PathConfig config, class Operands> struct PromptWarpgroup {
 
   /* Scores of keys that a row does not see become −∞; `from`: the part's first key. */
   TW_DEVICE void hide(float (&scores)[keys / 2], const PromptChunk &of, int from) {
-    const auto last_of = [&](int row) {
-      const int i = row / group;
-      const int position = i >= of.run && i < of.to ? shared.queries[tiles.side()].position[i] : -1;
-      return position - from - (lane & 3) * 2;
+    const auto position_of = [&](int row) {
+      const int i = Layout::query_of(row);
+      return i >= of.run && i < of.to ? shared.queries[tiles.side()].position[i] : -1;
     };
-    const int last0 = last_of(row0), last1 = last_of(row0 + 8);
+    const int before = from + (lane & 3) * 2, position[2] = { position_of(row0), position_of(row0 + 8) };
+    const int last0 = position[0] - before, last1 = position[1] - before;
 #pragma unroll
     for (int i = 0; i < keys / 2; i++)
       if (i / 4 * 8 + (i & 1) > ((i & 2) == 0 ? last0 : last1)) scores[i] = -infinity();
+    if constexpr (config.is_bounded()) {
+      const int far0 = too_far<config>(position[0]) - before, far1 = too_far<config>(position[1]) - before;
+#pragma unroll
+      for (int i = 0; i < keys / 2; i++)
+        if (i / 4 * 8 + (i & 1) <= ((i & 2) == 0 ? far0 : far1)) scores[i] = -infinity();
+    }
   }
   /* Caps scores, and adds slopes of heads. */
   TW_DEVICE void finish(float (&scores)[keys / 2], int from) {
@@ -151,9 +157,9 @@ template <PathConfig config, class Operands> struct PromptWarpgroup {
       const int first = from + (lane & 3) * 2;
 #pragma unroll
       for (int half = 0; half < 2; half++) {
-        const int row = row0 + 8 * half;
-        const float slope = slope_of<config>(x, tiles.kv() * group + row % group);
-        const float distance = (float)(first - shared.queries[tiles.side()].position[row / group]);
+        const int row = row0 + 8 * half, query = max(Layout::query_of(row), 0);
+        const float slope = slope_of<config>(x, tiles.kv() * group + Layout::head_of(row));
+        const float distance = (float)(first - shared.queries[tiles.side()].position[query]);
 #pragma unroll
         for (int i = 0; i < keys / 2; i++) {
           if ((i >> 1 & 1) != half) continue;
@@ -166,7 +172,8 @@ template <PathConfig config, class Operands> struct PromptWarpgroup {
 
   /* Whether a row has a result: that of a query with keys. */
   TW_DEVICE bool has_result(int row) const {
-    const int i = row / group;
+    const int i = Layout::query_of(row);
+    if (Layout::used_rows < Layout::own_rows && i < 0) return false;
     return shared.queries[tiles.side()].position[i] >= 0 && (tiles.query < 0 || i == tiles.query);
   }
   /* Writes a row, and adds up its results times zero: no zero if one is not finite. */
@@ -175,8 +182,8 @@ template <PathConfig config, class Operands> struct PromptWarpgroup {
     const int row = row0 + 8 * half;
     const float inverse = 1.0f / total_sum[half];
     float check = 0.0f;
-    auto *const out = x.out + (long long)(tiles.first() + row / group) * config.out_stride +
-        (tiles.kv() * group + row % group) * d;
+    auto *const out = x.out + (long long)(tiles.first() + Layout::query_of(row)) * config.out_stride +
+        (tiles.kv() * group + Layout::head_of(row)) * d;
 #pragma unroll
     for (int i = 0; i < d / 8; i += 4) {
       RowPiece piece;

@@ -16,7 +16,7 @@ namespace tw {
 template <PathConfig config> struct PromptLayout {
   static constexpr int d = config.head_dim, group = config.group(), queries = config.queries, slots = config.slots;
   /* Rows of a tile, and of one warpgroup; keys of a part, and parts of a chunk. */
-  static constexpr int rows = queries * group, own_rows = WGMMA_ROWS, keys = 64, parts = CHUNK / keys;
+  static constexpr int rows = 2 * WGMMA_ROWS, own_rows = WGMMA_ROWS, keys = 64, parts = CHUNK / keys;
   /* Threads that multiply. The four warps of the warpgroup before them load. */
   static constexpr int consumers = 256, threads = 128 + consumers, lanes = 32;
   /* Parts of a tile that are known to be boxes or not. Any behind them are gathered. */
@@ -29,9 +29,19 @@ template <PathConfig config> struct PromptLayout {
   static constexpr unsigned keys_at = 2 * query_bytes, values_at = keys_at + slots * part_bytes;
   static constexpr unsigned barriers_at = values_at + slots * part_bytes, bytes = barriers_at + 40 * slots + 48;
 
-  static_assert(!config.is_coded() && !config.is_bounded(), "keys and values in 16 bits, all keys of a path");
+  /* Queries and rows of a warpgroup; those past its last query are idle. Rows of a lane are eight apart. */
+  static constexpr int own_queries = own_rows / group, used_rows = own_queries * group;
+  /* The query of the tile and the head of its group that row `row` of the tile is; −1 of an idle one. */
+  static TW_DEVICE int query_of(int row) {
+    if constexpr (used_rows == own_rows) return row / group;
+    const int own = row % own_rows;
+    return own < used_rows ? row / own_rows * own_queries + own / group : -1;
+  }
+  static TW_DEVICE int head_of(int row) { return (used_rows == own_rows ? row : row % own_rows) % group; }
+
+  static_assert(!config.is_coded(), "keys and values in 16 bits");
   static_assert(d == 64 || d == 128, "heads of whole slabs, whose totals fit in registers");
-  static_assert(rows == 2 * own_rows && own_rows % group == 0, "two warpgroups, each with all heads of its queries");
+  static_assert(queries == 2 * own_queries && own_queries > 0, "two warpgroups, each with all heads of its queries");
   static_assert(CHUNK == 2 * keys && keys == 2 * TILE_KEYS, "a chunk has two parts, a part two steps of the softmax");
   static_assert((slots & (slots - 1)) == 0, "places follow from numbers by masks");
   static_assert(config.loader_registers + 2 * config.product_registers <= 504, "registers of three warpgroups");
@@ -83,7 +93,13 @@ template <PathConfig config> struct PromptBarriers {
  * the tile's parts that its first part has, or would have if it were not shared.
  */
 template <PathConfig config, bool has_tokens = config.has_query_row> struct PromptQueries;
-template <PathConfig config> struct PromptQueries<config, false> {
+/*
+ * With a window or chunks, of the first query of each run: the first part that is seen by the run or by one behind it
+ * that shares parts with it, the first of a chunk; and the run before.
+ */
+template <PathConfig config, bool is_bounded = (config.is_bounded())> struct PromptReach {};
+template <PathConfig config> struct PromptReach<config, true> { int low[config.queries], run_before[config.queries]; };
+template <PathConfig config> struct PromptQueries<config, false> : PromptReach<config> {
   static constexpr int queries = config.queries;
   int begin[queries], position[queries], next[queries], keys[queries], shared[queries], place[queries];
   /* Whether no query sees a key. */
@@ -127,7 +143,10 @@ TW_DEVICE unsigned place_of_piece(int row, int piece, unsigned slab) {
 /* The first part of its own of run `run` or, where it has none, of a later run before query `end`. */
 template <PathConfig config> TW_DEVICE PromptPart enter(const PromptQueries<config> &queries, int run, int end) {
   for (; run < end; run = uniform(queries.next[run])) {
-    const int keys = uniform(queries.keys[run]), index = uniform(queries.shared[run]);
+    const int keys = uniform(queries.keys[run]);
+    int index = uniform(queries.shared[run]);
+    if (index * PromptLayout<config>::keys >= keys) continue;
+    if constexpr (config.is_bounded()) index = max(index, uniform(queries.low[run]));
     if (index * PromptLayout<config>::keys < keys) return { run, uniform(queries.begin[run]), keys, index };
   }
   return { end, 0, 0, 0 };

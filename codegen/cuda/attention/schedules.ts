@@ -10,7 +10,7 @@ import {
 import { CACHE_FORMATS } from '../../../ir/function.js';
 import { type AttentionTail, valueDimOf } from '../../../ir/attentionDims.js';
 import type { AttentionKernel, KernelModule } from '../../../ir/kernel.js';
-import { mostSeen } from '../../../ir/mask.js';
+import { mostSeen, reachOfMask } from '../../../ir/mask.js';
 import { hasOwnKeys } from '../../../ir/kernelAccess.js';
 import { oncePer } from '../../../ir/oncePer.js';
 import { type BufferDType, isFloat } from '../../../ir/types.js';
@@ -65,8 +65,8 @@ const PATH_ROWS = 64;
 
 function queriesOf(skeleton: CudaAttentionSchedule['skeleton'], kernel: AttentionKernel): readonly number[] {
   const { mask, heads, kvHeads } = kernel;
-  // Two warpgroups have 64 rows each.
-  if (skeleton === 'wgmma') return [(MAX_ROWS * kvHeads) / heads];
+  // Two warpgroups have 64 rows each, of whole queries.
+  if (skeleton === 'wgmma') return [2 * Math.floor((WGMMA_ROWS * kvHeads) / heads)];
   if (skeleton === 'simt' || mask.kind !== 'path') return QUERIES[skeleton];
   if (isLatent(kernel)) return heads <= LATENT_HEADS ? [1, 2] : [1];
   const distance = (queries: number): number => Math.abs(Math.log2((queries * heads) / kvHeads / PATH_ROWS));
@@ -162,12 +162,11 @@ function wgmmaProblem(
   { arch }: AttentionLimits,
 ): string | undefined {
   if (arch !== 'sm_90a') return `wgmma needs sm_90a, the target is ${arch}`;
-  if (mask.kind !== 'path' || mostSeen(mask) !== undefined) return 'wgmma takes paths without a window or chunks';
+  if (mask.kind !== 'path') return 'wgmma takes paths';
   // That mma.sync and wgmma give the same bits is known of bf16.
   if (dtype !== 'bf16') return `wgmma wants queries, keys and values in bf16, not ${dtype}`;
   if (d !== 64 && d !== 128) return `wgmma wants heads of 64 or 128, not ${d}`;
-  if (WGMMA_ROWS % (heads / kvHeads) !== 0)
-    return `${heads / kvHeads} heads of a group do not divide ${WGMMA_ROWS} rows`;
+  if (heads / kvHeads > WGMMA_ROWS) return `${heads / kvHeads} heads of a group are more than ${WGMMA_ROWS} rows`;
   return scale > 0 ? undefined : `wgmma folds a positive scale into the softmax, not ${scale}`;
 }
 
@@ -287,9 +286,15 @@ export function defaultAttentionSchedule(
     .toSorted((a, b) => (b.teams ?? 1) - (a.teams ?? 1) || (b.cluster ?? 1) - (a.cluster ?? 1))[0];
   // Trees: many branches of a few tokens each, on stems that they share.
   const branches = candidates.find(({ sharesTiles }) => sharesTiles === true && hasOwnKeys(kernel, module));
-  // Prompts over kept keys: paths are long, and neighbours mostly share one.
+  // Prompts over kept keys: paths are long, and neighbours mostly share one. Not measured: windows, and groups of heads
+  // that leave rows idle, but for those of chunks.
+  const { window, chunk } = reachOfMask(kernel.mask);
+  const isFull = WGMMA_ROWS % (kernel.heads / kernel.kvHeads) === 0;
   const long =
-    rows > MAX_SPARSE_ROWS && kernel.mask.kind === 'path' && !hasOwnKeys(kernel, module)
+    rows > MAX_SPARSE_ROWS &&
+    kernel.mask.kind === 'path' &&
+    !hasOwnKeys(kernel, module) &&
+    (chunk !== undefined || (window === undefined && isFull))
       ? candidates.find(({ skeleton }) => skeleton === 'wgmma')
       : undefined;
   const stems = continuesPaths && limits.arch === 'sm_90a' ? stemsOf(candidates, blocks, hasDrafts) : undefined;

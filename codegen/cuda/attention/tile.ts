@@ -16,7 +16,7 @@ export const MAX_TOKENS = 1 << 16;
  */
 export const PATH_CHUNK = 128;
 /** Static shared memory: those ends, the queries' tokens, ends of keys, roots, and parts that are boxes. */
-const STATIC_BYTES = { simt: 1024, mma: MAX_TOKENS / 4 + 2048, path: 1024, shared: 3072, wgmma: 12288 } as const;
+const STATIC_BYTES = { simt: 1024, mma: MAX_TOKENS / 4 + 2048, path: 1024, shared: 3072, wgmma: 13312 } as const;
 
 /** Rows of a tensor-core instruction, which are the rows of a warp. */
 export const MMA_ROWS = 16;
@@ -211,7 +211,7 @@ export function tileOf(
       isDecode: false,
       isLone: false,
       isGrouped: true,
-      rows: (queries * heads) / kvHeads,
+      rows: MAX_ROWS,
       workers: 1,
       threads: WGMMA_THREADS,
       slots: WGMMA_SLOTS,

@@ -9,8 +9,8 @@ import { casesHere, isThorough } from '../../support/thorough.js';
 import { label, MMA, reference, SIMT, tolerance } from './attentionCases.js';
 import { type AttentionData, emulate, prepare, type Shape } from './attentionHarness.js';
 import { LEANING_PATHS, LEANING_TREES, leaningTrees, withSlopes } from './leaningCases.js';
-import { gather, pathSchedule, PathWorld, type Piece, treeCall } from './pathCases.js';
-import { pathShape, sampleOf, schedulesOf } from './pathSchedules.js';
+import { gather, pathSchedule, PathWorld, type Piece } from './pathCases.js';
+import { sampleOf, schedulesOf } from './pathSchedules.js';
 
 const OPTIONS = { tokensCapacity: 1024 };
 const plansOf = (s: Shape): readonly CudaAttentionSchedule[] => {
@@ -20,26 +20,9 @@ const plansOf = (s: Shape): readonly CudaAttentionSchedule[] => {
 const PLANS = casesHere(LEANING_PATHS, 0).map((s) => ({ s, plans: plansOf(s) }));
 const TREE_PLANS = casesHere(LEANING_TREES, 0).flatMap((s) => [MMA, SIMT].map((plan) => ({ s, plan })));
 
-/** Prompts on Hopper: warpgroup products. */
-const HOPPER = casesHere<Shape>(
-  [
-    { ...pathShape(1, 1, 64, 'bf16', 'f32'), sloped: true },
-    { ...pathShape(4, 1, 128, 'bf16'), sloped: true, cap: 3, hasQueryRow: true },
-    { ...pathShape(2, 1, 64, 'bf16'), sloped: true, slopeFactor: 0.125 },
-  ],
-  0,
-).map((s) => ({ s, wgmma: { ...MMA, skeleton: 'wgmma', queries: (128 * s.kvHeads) / s.heads } as const }));
-
 prepare([
   ...PLANS.flatMap(({ s, plans }) => plans.map((plan) => ({ s, plan, capacity: OPTIONS.tokensCapacity }))),
   ...TREE_PLANS.map((each) => ({ ...each, capacity: OPTIONS.tokensCapacity })),
-  ...HOPPER.flatMap(({ s, wgmma }) =>
-    [wgmma, pathSchedule('mma', (64 * s.kvHeads) / s.heads)].map((plan) => ({
-      s,
-      plan,
-      capacity: OPTIONS.tokensCapacity,
-    })),
-  ),
 ]);
 
 function expectClose(s: Shape, data: AttentionData, plan: CudaAttentionSchedule): Float64Array {
@@ -78,13 +61,6 @@ describe('scores that fall with distance', () => {
       expect(without.some((x, i) => Math.abs(x - first!.out[i]!) > 0.05)).toBe(true);
     },
   );
-
-  it.each(HOPPER)('have the bits of products of warps in those of warpgroups: $s', ({ s, wgmma }) => {
-    const row = s.hasQueryRow === true ? [2, 69, 70, 80, 81, 140, 157, 230, 231, 3, 3] : undefined;
-    const data = withSlopes(treeCall(s, 5, row), s);
-    const mma = pathSchedule('mma', (64 * s.kvHeads) / s.heads);
-    expectSame(emulate(s, wgmma, data, OPTIONS).out, expectClose(s, data, mma));
-  });
 
   it.each(TREE_PLANS.map((each) => ({ ...each, name: label(each.s, each.plan) })))(
     'agree with float64 over trees: $name',
