@@ -205,23 +205,33 @@ for (const rows of sizes) {
     const base = await time(line.base);
     const cells: string[] = [];
     const insideCells: string[] = [];
+    const productCells: string[] = [];
     for (const [, distinct, slotOf] of states) {
       use(slotOf);
       const floor = 1 + (distinct * perAdapter) / weightBytes;
-      const cell = (us: number): string =>
-        `${us.toFixed(1)} µs ${(100 * (us / base - 1)).toFixed(1)} % (${(100 * (floor - 1)).toFixed(1)} %)`.padEnd(28);
+      // A GPU that has become hot is slower: what is compared with was timed last.
+      const cell = async (which: readonly number[]): Promise<string> => {
+        const [us, plain] = [await time(which), await time(line.base)];
+        const [more, least] = [us / plain - 1, floor - 1].map((share) => `${(100 * share).toFixed(1)} %`);
+        return `${us.toFixed(1)} µs ${more} (${least})`.padEnd(28);
+      };
+      productCells.push(await cell(line.with.filter((_, i) => i % 2 === 1)));
       if (line.inside.length > 0) clear(line.cases);
-      cells.push(cell(await time(line.with)));
+      const us = await cell(line.with);
+      cells.push(us);
       if (line.inside.length === 0) continue;
+      await time(line.with);
       const wanted = resultsOf(line.cases);
       clear(line.cases);
-      insideCells.push(cell(await time(line.inside)));
+      insideCells.push(await cell(line.inside));
+      await time(line.inside);
       if (resultsOf(line.cases) !== wanted) console.log(`${line.label}, ${distinct} adapters: OTHER BITS`);
     }
     const rate = (weightBytes / base / 1000).toFixed(0);
     console.log(
       `${line.label.padEnd(10)} ${base.toFixed(1).padStart(8)} µs ${rate.padStart(5)} GB/s  ${cells.join('')}`,
     );
+    console.log(`${'  without shrink kernels'.padEnd(35)}${productCells.join('')}`);
     if (insideCells.length > 0) console.log(`${'  shrinking itself'.padEnd(35)}${insideCells.join('')}`);
   }
   // Slots of the last state come in runs that end within tiles, and rows between them have none.

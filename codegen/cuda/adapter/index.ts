@@ -25,18 +25,30 @@ export const SHRINK_THREADS = 256;
 const TILES: Readonly<
   Record<ShrinkRows, { readonly columns: number; readonly units: number; readonly batch: number }>
 > = {
-  8: { columns: 8, units: 8, batch: 2 },
+  8: { columns: 8, units: 8, batch: 8 },
   16: { columns: 16, units: 8, batch: 2 },
   32: { columns: 48, units: 4, batch: 1 },
   64: { columns: 96, units: 8, batch: 1 },
   128: { columns: 48, units: 1, batch: 1 },
 };
 
-/** Blocks whose registers share a multiprocessor: of few rows, one beside a block of the product before. */
-const BLOCKS: Readonly<Record<ShrinkRows, number>> = { 8: 3, 16: 2, 32: 1, 64: 2, 128: 2 };
+/** Blocks whose registers share a multiprocessor: of the fewest rows one, whose operands are on the way together. */
+const BLOCKS: Readonly<Record<ShrinkRows, number>> = { 8: 1, 16: 2, 32: 1, 64: 2, 128: 2 };
 
 /** k from which on ranges have parts (SHRINK_DEEP of adapter/ranges.cuh), and columns of a tile then: sums of both. */
 const [DEEP_K, DEEP_COLUMNS] = [8192, 64];
+
+/** The same as of ShrinkParts (adapter/ranges.cuh): k of an instruction's step, and of the parts of a long range. */
+const [STEP, PART] = [32, 512];
+
+/** The most steps up to `most` whose operands are on the way together: whole batches are a part of a long range. */
+function batchOf(k: number, most: number): number {
+  const range = roundUp(Math.ceil(k / RANGES), STEP);
+  const parts = k > DEEP_K ? Math.ceil(range / PART) : 1;
+  const steps = (parts > 1 ? roundUp(Math.ceil(range / parts), 2 * STEP) : range) / STEP;
+  for (let batch = Math.min(most, steps); batch > 1; batch--) if (parts === 1 || steps % batch === 0) return batch;
+  return 1;
+}
 
 /** Rows of a tile whose operands come through a ring. */
 const RING_ROWS = 64;
@@ -155,7 +167,7 @@ export function emitShrink(
     tileM: rows,
     tileN,
     units: tile.units,
-    batch: tile.batch,
+    batch: batchOf(k, tile.batch),
     threads,
     ...(sharedBytes > 0 ? { sharedBytes } : {}),
   };

@@ -4,7 +4,8 @@
  *
  * A block has some columns of a tile of rows, and takes the distinct slots among its rows by turns with other blocks of
  * the tile. Each of its warps has a range of k, whatever the tile, so a row has the same bits in any tile, and where a
- * product sums it itself (adapter/ranges.cuh).
+ * product sums it itself (adapter/ranges.cuh). Blocks of the first turns come first: the others mostly have nothing to
+ * do.
  *
  * Factors do not depend on the kernel before: the first of them are under way while it ends. The next kernel begins at
  * once, fetches its weights, and waits.
@@ -53,6 +54,14 @@ template <class T> struct ShrinkBuffers {
 template <ShrinkConfig config> struct ShrinkRows { uint4 x[config.batch][config.down()][config.halves()]; };
 template <ShrinkConfig config> struct ShrinkFactors { uint4 y[config.batch][config.groups()]; };
 
+/*
+ * What a block does that has no work: it leaves its room to others. Kernels that follow count on all before this one,
+ * for which it is enough that one block has waited.
+ */
+TW_DEVICE void shrink_nothing() {
+  if (blockIdx.x == 0) wait_for_previous_if_any();
+}
+
 /* The kernel. Results of rows without slot stay as they are. */
 template <ShrinkConfig config, class T> TW_DEVICE void shrink(int rows, const ShrinkBuffers<T> &buffers) {
   static_assert(config.is_legal());
@@ -63,14 +72,14 @@ template <ShrinkConfig config, class T> TW_DEVICE void shrink(int rows, const Sh
   __shared__ float2 sums[SHRINK_RANGES][8 * halves][tile_n / 2];
   const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, quad = lane % 4;
   const int across = (int)blockIdx.x % config.across(), place = (int)blockIdx.x / config.across();
-  const int unit = place % config.units, row0 = place / config.units * tile_m, column0 = across * tile_n;
+  const int tiles = ceil_div(rows, tile_m), unit = place / tiles, row0 = place % tiles * tile_m,
+            column0 = across * tile_n;
   begin_next();
   if (warp == 0) find_slots(buffers.slots, row0, rows, tile_m, found);
   __syncthreads();
   const int count = found.count;
-  /* A block that has nothing to do waits too: kernels that follow count on all before this one. */
   if (unit >= count) {
-    wait_for_previous_if_any();
+    shrink_nothing();
     return;
   }
   const int first = warp * config.range(), end = min(first + config.range(), config.k);

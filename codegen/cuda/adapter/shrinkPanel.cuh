@@ -56,9 +56,8 @@ template <ShrinkConfig config, class T> TW_DEVICE void shrink_panel(int rows, co
   const int first = range * config.range(), end = min(first + config.range(), config.k);
   begin_next();
   int slot = next_slot<config.tile_m>(buffers.slots, row0, rows, NO_SLOT);
-  /* Kernels that follow count on all before this one. */
   if (slot == NO_SLOT) {
-    wait_for_previous_if_any();
+    shrink_nothing();
     return;
   }
   const int own_row0 = row0 + Panel::own_rows * warp;
