@@ -1,5 +1,8 @@
 /** `serve`: listens at once, opens models for an engine, and answers over HTTP until it is told to stop. */
 import { basename, resolve } from 'node:path';
+import { checkpointPath } from '../driver/artifact/load.js';
+import { readManifest } from '../driver/artifact/manifest.js';
+import { isArtifact } from '../driver/names.js';
 import type { WithTargetChoice } from '../driver/precision.js';
 import { VERSION } from '../driver/program.js';
 import type { LoadRequest, Ui } from '../driver/requests.js';
@@ -64,7 +67,7 @@ export async function serve(
 ): Promise<void> {
   const { http, names, verifier, queue, parsers, shutdownMs, signal, adapters: asksAdapters, ...rest } = asked;
   requireModelAt(rest.model);
-  const adapters = asksAdapters && (await OpenedAdapters.open(rest.checkpoint ?? rest.model, asksAdapters));
+  const adapters = asksAdapters && (await OpenedAdapters.open(checkpointAt(rest), asksAdapters));
   const request = { ...rest, ...draftModelOf(rest), ...defined({ adapters: adapters?.slots }) };
   const wanted: readonly Wanted[] = [
     { key: 'model', names: names.length > 0 ? names : [nameOf(request.model)], parsers, request },
@@ -109,6 +112,10 @@ export async function serve(
     await thread.close();
   }
 }
+
+/** Where the base of adapters lies: an artifact says where its checkpoint is. */
+const checkpointAt = ({ model, checkpoint }: Pick<LoadRequest, 'model' | 'checkpoint'>): string =>
+  isArtifact(model) ? checkpointPath(model, readManifest(model), checkpoint) : (checkpoint ?? model);
 
 /** A model that is to be served. */
 interface Wanted {

@@ -73,14 +73,14 @@ async function load(
   phases = new Phases(false);
   own.begin('open');
   const { loadExecutor, openSent } = await loader;
-  const { checkpoint, adapter, model, rebuild, packed } = openSent(request, compiled);
+  const { checkpoint, base, adapter, model, rebuild, packed } = openSent(request, compiled);
   const { threads, devices, replica, first } = request;
   const { siblings } = entry;
   const options = { threads, devices, replicas: replica.count, rebuild, packed, phases: own };
   const hosted = await local.open({
     name: modelName(request.model),
     compiled: model,
-    checkpoint,
+    ...{ checkpoint, base },
     ...defined({ adapter }),
     load: (besideBytes) => {
       if (entry.isUnwanted) throw new Error('it was unloaded before it was opened');

@@ -17,6 +17,8 @@ import {
   type Question,
   type RequestKind,
 } from '../executor.js';
+import type { PackApart } from '../adapters/packApart.js';
+import type { BaseSource } from '../adapters/packJob.js';
 import { slotsOf } from '../adapters/slotsOf.js';
 import { NO_ADAPTER, withSlots } from '../adapters/slotInputs.js';
 import type { CompiledModel } from '../targets/target.js';
@@ -50,6 +52,8 @@ interface Hosting {
   readonly executor: DeviceExecutor;
   /** What it was compiled of; adapters are read beside it. Absent: it takes none. */
   readonly checkpoint: Checkpoint | undefined;
+  /** How it is opened by the thread that reads adapters. Absent: this thread reads them. */
+  readonly base: BaseSource | undefined;
   /** Whether slot 0 has an adapter of the whole model. */
   readonly isAdapted: boolean;
   /** Those of all models that compute on this host's processors. */
@@ -62,16 +66,19 @@ export class HostedModel implements AskableExecutor {
   readonly compiled: CompiledModel;
   readonly executor: DeviceExecutor;
   private readonly checkpoint: Checkpoint | undefined;
+  private readonly base: BaseSource | undefined;
   private readonly isAdapted: boolean;
   private readonly turns: Turns | undefined;
   private readonly onClosed: Hosting['onClosed'];
   private ownSteps: Steps | undefined;
+  private packing: PackApart | undefined;
 
-  constructor({ name, compiled, executor, checkpoint, isAdapted, turns, onClosed }: Hosting) {
+  constructor({ name, compiled, executor, checkpoint, base, isAdapted, turns, onClosed }: Hosting) {
     this.name = name;
     this.compiled = compiled;
     this.executor = executor;
     this.checkpoint = checkpoint;
+    this.base = base;
     this.isAdapted = isAdapted;
     this.turns = compiled.target.devices.isHost ? turns : undefined;
     this.onClosed = onClosed;
@@ -153,11 +160,22 @@ export class HostedModel implements AskableExecutor {
 
   /** Rejects with UserError where the folder holds another adapter by now, or one that does not fit. */
   async loadAdapter(slot: number, named: AdapterRef): Promise<void> {
-    if (this.checkpoint === undefined || this.isAdapted) throw new Error('This model takes no adapters.');
+    const { base, checkpoint, executor, compiled } = this;
+    if (checkpoint === undefined || this.isAdapted) throw new Error('This model takes no adapters.');
+    const { hasPackThread, PackApart: Apart } = await import('../adapters/packApart.js');
+    if (base !== undefined && hasPackThread()) {
+      const { requireSlot, writesOf } = await import('../adapters/writeAdapter.js');
+      requireSlot(slot, compiled.plan);
+      const weights = compiled.plan.weights.filter(({ slots }) => slots !== undefined);
+      this.packing ??= new Apart({ base, weights });
+      const write = writesTo(executor);
+      await this.packing.pack(named, (packed) => write(writesOf(packed, slot)));
+      return;
+    }
     const { openRef, requireRiding } = await import('../adapters/open.js');
-    const adapter = openRef(named, this.checkpoint);
+    const adapter = openRef(named, checkpoint);
     requireRiding(adapter);
-    await putAdapter(adapter, slot, this.compiled, this.checkpoint, this.executor);
+    await putAdapter(adapter, slot, compiled, checkpoint, executor);
   }
 
   async prepare(): Promise<void> {
@@ -166,9 +184,15 @@ export class HostedModel implements AskableExecutor {
 
   /** Waits for what it was asked, then releases its memory. */
   async close(): Promise<void> {
+    await this.packing?.close();
     await this.executor.close();
     this.onClosed(this);
   }
+}
+
+function writesTo(executor: DeviceExecutor): NonNullable<DeviceExecutor['writeSlots']> {
+  if (executor.writeSlots === undefined) throw new Error('The weights of this model cannot be written.');
+  return (writes) => executor.writeSlots!(writes);
 }
 
 async function putAdapter(
@@ -178,9 +202,8 @@ async function putAdapter(
   { tensors }: Checkpoint,
   executor: DeviceExecutor,
 ): Promise<void> {
-  if (executor.writeSlots === undefined) throw new Error('The weights of this model cannot be written.');
   const { writeAdapter } = await import('../adapters/writeAdapter.js');
-  await writeAdapter(adapter, slot, { plan, tensors, write: (writes) => executor.writeSlots!(writes) });
+  await writeAdapter(adapter, slot, { plan, tensors, write: writesTo(executor) });
 }
 
 export interface LocalOptions {
@@ -188,6 +211,8 @@ export interface LocalOptions {
   readonly compiled: CompiledModel;
   /** What it was compiled of. Absent: it takes no adapters. */
   readonly checkpoint?: Checkpoint;
+  /** How it is opened again, by a thread that reads adapters. */
+  readonly base?: BaseSource;
   /** The adapter that the whole model has. */
   readonly adapter?: Adapter;
   /** Loads it. `besideBytes`: what other models of this process hold of the same memory: the host's, or of devices. */
@@ -203,7 +228,7 @@ export class LocalModels {
   private opening: Promise<unknown> = Promise.resolve();
 
   /** Rejects with what `load` rejects with; where memory is short, other models hold it and are named. */
-  open({ name, compiled, checkpoint, adapter, load }: LocalOptions): Promise<HostedModel> {
+  open({ name, compiled, checkpoint, base, adapter, load }: LocalOptions): Promise<HostedModel> {
     const opened = this.opening.then(async () => {
       const beside = this.heldOn(compiled.target.devices.isHost);
       const executor = await load(beside.reduce((sum, { bytes }) => sum + bytes, 0)).catch((error: unknown) => {
@@ -219,7 +244,10 @@ export class LocalModels {
           throw error;
         }
       const onClosed = (closed: HostedModel): unknown => this.models.delete(closed);
-      const model = new HostedModel({ name, compiled, executor, checkpoint, isAdapted, turns: this.turns, onClosed });
+      const model = new HostedModel({
+        ...{ name, compiled, executor, checkpoint, base, isAdapted, onClosed },
+        turns: this.turns,
+      });
       this.models.add(model);
       return model;
     });

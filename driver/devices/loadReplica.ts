@@ -6,11 +6,12 @@ import type { Adapter } from '../../models/adapters/adapter.js';
 import { followCuts } from '../../passes/placeStages.js';
 import { readSettings } from '../../settings.js';
 import { defined } from '../../system/defined.js';
-import { checkpointOf, codeOf } from '../artifact/load.js';
+import { checkpointOf, checkpointPath, codeOf } from '../artifact/load.js';
 import { readManifest, rebuild, rebuildFor } from '../artifact/manifest.js';
 import { unpackModel } from '../artifact/planCache.js';
 import type { DeviceExecutor } from '../executor.js';
 import { openAdapted, openRef, requireSame } from '../adapters/open.js';
+import type { BaseSource } from '../adapters/packJob.js';
 import { isArtifact } from '../names.js';
 import type { Ui } from '../requests.js';
 import type { PackedCode } from '../targets/machineCode.js';
@@ -23,6 +24,8 @@ import { DEVICE_MODULE } from './startProcess.js';
 
 export interface SentModel {
   readonly checkpoint: Checkpoint;
+  /** How it is opened again. */
+  readonly base: BaseSource;
   /** The adapter that the whole model has. */
   readonly adapter: Adapter | undefined;
   readonly model: CompiledModel;
@@ -40,7 +43,8 @@ export function openSent(
   if (!isArtifact(path)) {
     const { checkpoint, adapter } = openAdapted(path, init, { draftModel, adapterDir: named?.path });
     if (named !== undefined) requireSame(named, adapter);
-    return { checkpoint, adapter, model, rebuild: rebuildFor('model.tw', { path, init }, model), packed: undefined };
+    const again = rebuildFor('model.tw', { path, init }, model);
+    return { checkpoint, base: { path, init, draftModel }, adapter, model, rebuild: again, packed: undefined };
   }
   const manifest = readManifest(path);
   const { model: own, target, cacheTokens, kvCache, logits, adapters } = manifest;
@@ -56,6 +60,7 @@ export function openSent(
   });
   return {
     checkpoint,
+    base: { path: checkpointPath(path, manifest, elsewhere), init: own.init },
     adapter: named && openRef(named, checkpoint),
     model,
     rebuild: rebuildFor(path, own, model),

@@ -14,6 +14,7 @@ import { defined } from '../../system/defined.js';
 import { packModel } from '../artifact/planCache.js';
 import { type OpenedModel, type Opening, rebuildOpened } from '../compile/open.js';
 import type { DeviceExecutor } from '../executor.js';
+import type { BaseSource } from '../adapters/packJob.js';
 import { modelName } from '../names.js';
 import type { Phases } from '../phases.js';
 import type { LoadRequest, Ui } from '../requests.js';
@@ -216,7 +217,7 @@ const loadHere = (
     name: modelName(request.model),
     compiled: opened.model,
     checkpoint: opened.checkpoint,
-    ...defined({ adapter }),
+    ...defined({ base: opened.isArtifact ? undefined : baseOf(request), adapter }),
     load: (besideBytes) =>
       loadExecutor(
         opened.checkpoint,
@@ -232,6 +233,8 @@ const loadHere = (
         ui,
       ),
   });
+
+const baseOf = ({ model: path, init, draftModel }: LoadRequest): BaseSource => ({ path, init, draftModel });
 
 /** Threads of replica `index`: an even share of all, at least one. */
 const threadsOf = (threads: number, index: number, count: number): number =>

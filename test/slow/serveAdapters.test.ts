@@ -6,9 +6,9 @@ import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { temporaryFolder } from '../e2e/support.js';
-import { ADAPTERS } from '../support/adapters.js';
-import type { ServeProcess } from '../support/serveProcess.js';
+import { temporaryFolder, tilewright } from '../e2e/support.js';
+import { ADAPTERS, baseOf } from '../support/adapters.js';
+import { ServeProcess } from '../support/serveProcess.js';
 import { adapterAt, generated, openBase, post, PROMPT, write, type Written } from '../support/servedAdapters.js';
 
 const NAMES = ['mistral-qv', 'mistral-all-rs', 'mistral-layers', 'mistral-regex-layers'] as const;
@@ -85,6 +85,18 @@ describe.skipIf(!existsSync(ADAPTERS))('adapters of a server', () => {
     for (const model of ['nobody', '../adapters/mistral-qv', '.', '..'])
       expect((await post(server.baseUrl, '/v1/completions', { model, prompt: PROMPT })).status, model).toBe(404);
     expect((await load(server, 'x', adapterAt('mistral-qv'))).status).toBe(403);
+  });
+
+  it('of an artifact are read beside the checkpoint that it names', { timeout: 300_000 }, async () => {
+    const artifact = join(temporaryFolder(), 'model.tw');
+    const asked = ['--target', 'cpu', '--cache-tokens', '4096', '--adapter-slots', '2', '-o', artifact];
+    const compiled = await tilewright(['compile', baseOf(NAMES[0]), ...asked]);
+    expect(compiled.status, compiled.stderr).toBe(0);
+    const adapters = [NAMES[0], NAMES[1]].flatMap((name) => ['--adapter', adapterAt(name)]);
+    const server = await ServeProcess.open(artifact, ['--threads', '1', '--served-model-name', 'served', ...adapters]);
+    servers.push(server);
+    for (const name of ['served', NAMES[0], NAMES[1]])
+      expect(await write(server, name, TOKENS), name).toEqual(wanted.get(name));
   });
 
   it('are replaced in place: the old one before, the new one behind', { timeout: 300_000 }, async () => {
