@@ -1,4 +1,4 @@
-/** Newer families as a Hugging Face folder and as a GGUF file that holds the same numbers: the same log-probabilities. */
+/** Newer families as a Hugging Face folder and as a GGUF file of the same numbers: the same log-probabilities. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
