@@ -1,13 +1,16 @@
 import {
+  definitions,
   type Graph,
   isOp,
   loadTimeValues,
+  type Node,
   type NodeOf,
   rewrite,
   type Rewriter,
   uses,
   type Value,
 } from '../ir/graph/graph.js';
+import { OPS } from '../ir/ops/index.js';
 import { FORMATS } from '../ir/storage.js';
 import { isFloat } from '../ir/types.js';
 import type { StoredFormats } from './keepBlockWeights.js';
@@ -21,6 +24,9 @@ import { Matcher } from './match.js';
  * one of their matrices takes no factor for each column, w stays with x, and the kernel that produces x multiplies:
  * linear(x·w, W)·s. So do matrices that stay as they are stored (`format`): W·w has more digits than 16 bits hold, and
  * answers do not depend on how equal weights are stored. Nor do codes that are `stored` take a factor.
+ *
+ * Rows that are gathered for experts are normed as they are gathered: the kernel that makes x then waits for no whole
+ * rows, and the router reads them as they are.
  */
 export function foldNormWeights(
   graph: Graph,
@@ -28,20 +34,62 @@ export function foldNormWeights(
   stored: StoredFormats = new Map(),
 ): Graph {
   const m = new Matcher(graph);
+  const defs = definitions(graph);
   const readers = uses(graph);
   const loaded = loadTimeValues(graph);
   return rewrite(graph, (node, rewriter) => {
-    if (node.op !== 'linear' || !loaded.has(node.operands.w)) return undefined;
-    const normed = node.operands.x;
+    const product = node.op === 'linear' && loaded.has(node.operands.w) ? node : undefined;
+    const gather = isForExperts(node, defs) ? node : undefined;
+    const reader = product ?? gather;
+    if (reader === undefined) return undefined;
+    const normed = reader.operands.x;
     const users = readers.get(normed) ?? [];
-    const products = users.filter((reader) => isOp(reader, 'linear'));
-    const isOnlyMultiplied =
-      products.length === users.length && !graph.results.includes(normed) && normed.type.dtype === 'f32';
-    const parts = isOnlyMultiplied ? matchNorm(m, normed, loaded) : undefined;
-    if (parts === undefined) return undefined;
+    const products = users.filter((user) => isOp(user, 'linear'));
+    const gathers = users.filter((user) => isForExperts(user, defs));
+    const isKnown =
+      products.length > 0 &&
+      products.length + gathers.length === users.length &&
+      !graph.results.includes(normed) &&
+      normed.type.dtype === 'f32';
+    const parts = isKnown ? matchNorm(m, normed, loaded) : undefined;
+    if (parts === undefined || (gathers.length > 0 && !isOfRow(parts.scale, defs))) return undefined;
+    if (gather !== undefined) return normGathered(gather, parts, defs, rewriter);
+    if (product === undefined) return undefined;
     const takesScale = products.every(({ operands }) => takesColumnScale(m, operands.w, format, stored));
-    return takesScale ? foldIntoMatrix(node, parts, rewriter) : foldIntoOperand(node, parts, rewriter);
+    return takesScale ? foldIntoMatrix(product, parts, rewriter) : foldIntoOperand(product, parts, rewriter);
   });
+}
+
+/** Whether `node` gathers rows in the order of their experts. */
+const isForExperts = (node: Node, defs: ReadonlyMap<Value, Node>): node is NodeOf<'gather_rows'> =>
+  node.op === 'gather_rows' && defs.get(node.operands.index)?.op === 'expert_rows';
+
+/** Whether a value for each row is computed from sums of the row, and from what is the same for all rows. */
+function isOfRow(v: Value, defs: ReadonlyMap<Value, Node>): boolean {
+  if (v.type.shape.length < 2 || v.type.shape[0] === 1) return true;
+  const node = defs.get(v);
+  if (node === undefined || v.type.shape.at(-1) !== 1) return false;
+  if (isOp(node, 'sum', 'mean')) return true;
+  return OPS[node.op].fuse === 'elementwise' && node.inputs.every((each) => isOfRow(each, defs));
+}
+
+/** gather((x·s)·w) = (gather(x)·gather(s))·w, where sums of rows are gathered and what follows from them computed. */
+function normGathered(
+  { operands: { index }, result, path }: NodeOf<'gather_rows'>,
+  { x, scale, weight }: NormParts,
+  defs: ReadonlyMap<Value, Node>,
+  rewriter: Rewriter,
+): Value {
+  const rows = rewriter.map(index);
+  const gathered = (v: Value): Value =>
+    rewriter.add('gather_rows', { x: rewriter.map(v), index: rows }, {}, v.name, path);
+  const ofRow = (v: Value): Value => {
+    const node = defs.get(v);
+    if (node === undefined || v.type.shape.length < 2 || v.type.shape[0] === 1) return rewriter.map(v);
+    return isOp(node, 'sum', 'mean') ? gathered(v) : rewriter.copy(node, ofRow, v.name, path);
+  };
+  const unit = rewriter.add('mul', { a: gathered(x), b: ofRow(scale) }, {}, `${result.name}_unit`, path);
+  return rewriter.add('mul', { a: unit, b: rewriter.map(weight) }, {}, result.name, path);
 }
 
 /** Whether columns of the packed matrix can be multiplied by factors, at the cost of one rounding at most. */

@@ -260,8 +260,14 @@ class Fuser extends GroupRules {
   private placeGather({ operands: { x, index }, result }: NodeOf<'gather_rows'>): void {
     const base = this.home(this.viewed(result));
     this.homes.set(result, base.kind === 'group' ? base : { kind: 'memory' });
-    this.store(this.viewed(x));
+    // Of sums the parts are in memory, and readers add up those of their own rows.
+    if (!this.isSummed(this.viewed(x))) this.store(this.viewed(x));
     this.store(index);
+  }
+
+  private isSummed(v: Value): boolean {
+    const node = this.defs.get(v);
+    return node !== undefined && this.home(v).kind === 'inline' && this.summing.has(node);
   }
 
   private placeWrite(node: AnchorOf<'write'>): void {

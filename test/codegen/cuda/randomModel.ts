@@ -31,12 +31,14 @@ export function randomTensors(
       { rows: values.length, columns: 1, data: Float64Array.from(values) },
     ]),
   );
-  for (const { sources, k, columnScale } of weights) {
-    for (const { tensor, rows } of sources) {
+  const sources = new Set(weights.flatMap((weight) => weight.sources.map(({ tensor }) => tensor)));
+  for (const { sources: own, k, columnScale } of weights) {
+    for (const { tensor, rows } of own) {
       if (!tensors.has(tensor))
         tensors.set(tensor, { rows, columns: k, data: randomArray(random, rows * k, 2 / Math.sqrt(k)) });
     }
-    if (columnScale !== undefined && !tensors.has(columnScale)) {
+    // Some are tables as well.
+    if (columnScale !== undefined && !tensors.has(columnScale) && !sources.has(columnScale)) {
       tensors.set(columnScale, {
         rows: 1,
         columns: k,
