@@ -2,7 +2,8 @@
 import { createHash } from 'node:crypto';
 import { extentIn, type Extents } from '../ir/extents.js';
 import { extentNames } from '../ir/function.js';
-import type { ContractionKernel, GemmKernel, Kernel, KernelModule, Output, Totals } from '../ir/kernel.js';
+import type { ArrangedPairs, ContractionKernel, GemmKernel, Kernel, KernelModule } from '../ir/kernel.js';
+import type { Output, Totals } from '../ir/kernel.js';
 import { renameMask } from '../ir/mask.js';
 import { oncePer } from '../ir/oncePer.js';
 import { rowStride } from '../ir/plan.js';
@@ -41,6 +42,13 @@ export const parametersOf: (kernel: Kernel, module: KernelModule) => readonly st
     return [...names];
   },
 );
+
+const renamePairs = (pairs: ArrangedPairs, rename: (name: string) => string): ArrangedPairs => ({
+  order: rename(pairs.order),
+  places: pairs.places.map(rename),
+  starts: rename(pairs.starts),
+  ...defined({ owners: pairs.owners === undefined ? undefined : rename(pairs.owners) }),
+});
 
 /** `kernel` with every buffer and weight name passed through `rename`, programs through `scalar`, in a fixed order. */
 function visitNames(kernel: Kernel, rename: (name: string) => string, scalar: (s: Scalar) => Scalar): Kernel {
@@ -144,16 +152,10 @@ function visitNames(kernel: Kernel, rename: (name: string) => string, scalar: (s
         ...defined({ bias: kernel.bias && rename(kernel.bias) }),
         experts: rename(kernel.experts),
         weights: kernel.weights.map(rename),
+        ...defined({ pairs: kernel.pairs && renamePairs(kernel.pairs, rename) }),
       };
     case 'sortByExpert':
-      return {
-        ...kernel,
-        experts: rename(kernel.experts),
-        order: rename(kernel.order),
-        places: kernel.places.map(rename),
-        starts: rename(kernel.starts),
-        ...defined({ owners: kernel.owners === undefined ? undefined : rename(kernel.owners) }),
-      };
+      return { ...kernel, experts: rename(kernel.experts), ...renamePairs(kernel, rename) };
     case 'shrink':
       return {
         ...kernel,

@@ -45,6 +45,12 @@ export const real = z.union([
 ]);
 /** A number of experts. */
 export const expertCount = z.number().int().min(1).max(MAX_EXPERTS);
+const arrangedPairs = {
+  order: identifier,
+  places: z.array(identifier).max(MAX_CHOSEN),
+  starts: identifier,
+  owners: identifier.exactOptional(),
+};
 
 /** How far back queries see. */
 const reach = { window: extent.optional(), chunk: extent.optional() };
@@ -121,7 +127,9 @@ export const kernel = z.discriminatedUnion('anchor', [
     k: extent,
     a: identifier,
     rounding,
-    experts: z.strictObject({ count: expertCount, starts: identifier }).optional(),
+    experts: z
+      .strictObject({ count: expertCount, starts: identifier, areKnown: z.literal(true).exactOptional() })
+      .optional(),
     segments: z
       .array(
         z.strictObject({
@@ -227,6 +235,7 @@ export const kernel = z.discriminatedUnion('anchor', [
     bias: identifier.optional(),
     experts: identifier,
     weights: z.array(identifier).max(MAX_CHOSEN),
+    pairs: z.strictObject(arrangedPairs).exactOptional(),
   }),
   z.strictObject({
     ...head,
@@ -234,10 +243,7 @@ export const kernel = z.discriminatedUnion('anchor', [
     count: expertCount,
     chosen: expertCount,
     experts: identifier,
-    order: identifier,
-    places: z.array(identifier).max(MAX_CHOSEN),
-    starts: identifier,
-    owners: identifier.exactOptional(),
+    ...arrangedPairs,
   }),
   z.strictObject({
     ...head,

@@ -112,4 +112,9 @@ export function expertOrder(experts: Float64Array): { readonly order: Int32Array
 export interface ExpertRows {
   readonly count: number;
   readonly starts: string;
+  /**
+   * The kernel before is a product of the same rows of experts, which waits for `starts` before the kernels behind it
+   * may begin. Default: it may be another.
+   */
+  readonly areKnown?: true;
 }

@@ -4,6 +4,7 @@ import { chosenExperts, chosenWeights, expertOrder } from './experts.js';
 import { adjustLogits, chooseToken, largestTokens } from './filters.js';
 import { drawScore, type NoiseKey } from './gumbel.js';
 import {
+  type ArrangedPairs,
   type AttentionKernel,
   type DrawBuffers,
   type ExpertRows,
@@ -368,10 +369,17 @@ export function route(memory: KernelMemory, kernel: RouteKernel): void {
     });
   }
   for (const name of [kernel.experts, ...kernel.weights]) memory.finish(name);
+  if (kernel.pairs !== undefined) arrangePairs(memory, experts, { ...kernel, ...kernel.pairs });
 }
 
-export function sortByExpert(memory: KernelMemory, kernel: SortByExpertKernel): void {
-  const experts = memory.read(kernel.experts);
+export const sortByExpert = (memory: KernelMemory, kernel: SortByExpertKernel): void =>
+  arrangePairs(memory, memory.read(kernel.experts), kernel);
+
+function arrangePairs(
+  memory: KernelMemory,
+  experts: { readonly rows: number; readonly data: Float64Array },
+  kernel: Pick<SortByExpertKernel, 'count' | 'chosen' | 'experts' | keyof ArrangedPairs>,
+): void {
   const order = memory.write(kernel.order);
   const starts = memory.write(kernel.starts);
   const found = expertOrder(experts.data);

@@ -249,6 +249,18 @@ export interface AttentionKernel extends KernelBase {
 
 // Kernels that send rows to experts.
 
+/** What it takes to multiply pairs of a row and a chosen expert in order of experts, and to find them again. */
+export interface ArrangedPairs {
+  /** i32[rows × chosen]: the row of each pair. */
+  readonly order: string;
+  /** i32[rows] for each chosen expert of a row: where the pair is. */
+  readonly places: readonly string[];
+  /** i32[count + 1]: where the pairs of each expert begin, and their number. */
+  readonly starts: string;
+  /** i32[rows × chosen]: the expert of each pair. Default: nobody reads it. */
+  readonly owners?: string;
+}
+
 /**
  * Chooses experts for each row, by the rule of ir/experts.ts: the `chosen` largest of its logits, or of scores plus
  * bias, in descending order, of equal ones the first, and their weights. Whatever the logits are, a row's experts are
@@ -266,26 +278,28 @@ export interface RouteKernel extends KernelBase, RoutingRule {
   readonly experts: string;
   /** f32[rows] for each chosen expert of a row. */
   readonly weights: readonly string[];
+  /** Default: a kernel of its own arranges the pairs. */
+  readonly pairs?: ArrangedPairs;
 }
 
 /**
  * Puts pairs of a row and a chosen expert in order of experts, those of one expert in order of rows (ir/experts.ts).
  */
-export interface SortByExpertKernel extends KernelBase {
+export interface SortByExpertKernel extends KernelBase, ArrangedPairs {
   readonly anchor: 'sortByExpert';
   readonly count: number;
   readonly chosen: number;
   /** i32[rows, chosen], as a route kernel leaves them. */
   readonly experts: string;
-  /** i32[rows × chosen]: the row of each pair. */
-  readonly order: string;
-  /** i32[rows] for each chosen expert of a row: where the pair is. */
-  readonly places: readonly string[];
-  /** i32[count + 1]: where the pairs of each expert begin, and their number. */
-  readonly starts: string;
-  /** i32[rows × chosen]: the expert of each pair. Default: nobody reads it. */
-  readonly owners?: string;
 }
+
+/** Names of what arranged pairs are written to. */
+export const pairBuffers = ({ order, places, starts, owners }: ArrangedPairs): readonly string[] => [
+  order,
+  ...places,
+  starts,
+  ...(owners === undefined ? [] : [owners]),
+];
 
 export type LinksKernel = KernelBase & LinksParts & { readonly anchor: 'links' };
 export type ScanKernel = KernelBase & ScanParts & { readonly anchor: 'scan' };

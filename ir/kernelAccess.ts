@@ -8,6 +8,7 @@ import {
   type BufferDecl,
   type Kernel,
   type Output,
+  pairBuffers,
 } from './kernel.js';
 import { renameMask, type Mask } from './mask.js';
 import { oncePer } from './oncePer.js';
@@ -164,14 +165,13 @@ export const kernelWrites: (kernel: Kernel) => ReadonlySet<string> = oncePer((ke
     case 'sample':
       return new Set([kernel.saved, kernel.token, kernel.logProb, kernel.best.tokens, kernel.best.logProbs]);
     case 'route':
-      return new Set([kernel.experts, ...kernel.weights]);
-    case 'sortByExpert':
       return new Set([
-        kernel.order,
-        ...kernel.places,
-        kernel.starts,
-        ...(kernel.owners === undefined ? [] : [kernel.owners]),
+        kernel.experts,
+        ...kernel.weights,
+        ...(kernel.pairs === undefined ? [] : pairBuffers(kernel.pairs)),
       ]);
+    case 'sortByExpert':
+      return new Set(pairBuffers(kernel));
     case 'shrink':
       return new Set([kernel.out]);
     case 'scan':

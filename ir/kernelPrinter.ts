@@ -14,7 +14,7 @@ import type {
   WeightSource,
 } from './kernel.js';
 import { type Mask, reachOfMask } from './mask.js';
-import { drawBuffers, loopDomains } from './kernel.js';
+import { drawBuffers, loopDomains, pairBuffers } from './kernel.js';
 import { pathBuffers } from './paths.js';
 import { printScalar } from './scalar.js';
 
@@ -44,8 +44,11 @@ function printPairing(pairing: Pairing): string {
   }
 }
 
-const printExperts = (experts: ExpertRows | undefined): string =>
-  experts === undefined ? '' : `, ${experts.count} experts from ${experts.starts}`;
+const printExperts = (experts: ExpertRows | undefined): string => {
+  if (experts === undefined) return '';
+  const known = experts.areKnown === true ? ', known before' : '';
+  return `, ${experts.count} experts from ${experts.starts}${known}`;
+};
 
 const printRounding = (rounding: Rounding | undefined): string =>
   rounding === undefined ? '' : ` in 8 bits by ${rounding.columns}`;
@@ -137,12 +140,11 @@ export function printKernel(kernel: Kernel): string {
         ...(groups === undefined ? [] : [` in ${groups.kept} of ${groups.count} groups, by the best ${groups.best}`]),
         ...(normalized ? [', as parts of their sum'] : []),
         ...(factor === undefined ? [] : [`, times ${factor}`]),
+        ...(kernel.pairs === undefined ? [] : [`; ${pairBuffers(kernel.pairs).join(', ')} = their order`]),
       ].join('');
     }
     case 'sortByExpert': {
-      const { order, places, starts, owners, experts } = kernel;
-      const written = [order, ...places, starts, ...(owners === undefined ? [] : [owners])];
-      return `${head}, ${written.join(', ')} = the order of ${experts}`;
+      return `${head}, ${pairBuffers(kernel).join(', ')} = the order of ${kernel.experts}`;
     }
     case 'shrink': {
       const { out, a, k, weight, scale, parts } = kernel;

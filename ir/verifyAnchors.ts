@@ -5,6 +5,7 @@ import { CACHE_FORMATS } from './function.js';
 import { groupOf } from './groups.js';
 import { MAX_ADAPTER_SLOTS } from './adapterRows.js';
 import {
+  type ArrangedPairs,
   type AttentionKernel,
   type BufferDecl,
   LOGPROB_BLOCK,
@@ -295,18 +296,24 @@ export function verifyRoute(kernel: RouteKernel, check: KernelCheck): void {
   check.is(check.write(kernel.experts), ['i32'], rows, chosen, 'chosen experts');
   if (kernel.weights.length !== chosen) check.fail(`${kernel.weights.length} weights for ${chosen} experts of a row.`);
   for (const name of kernel.weights) check.is(check.write(name), ['f32'], rows, 1, 'weights of experts');
+  if (kernel.pairs !== undefined) verifyPairs({ ...kernel, ...kernel.pairs }, check);
+}
+
+type Pairs = Pick<SortByExpertKernel, 'rows' | 'count' | 'chosen' | keyof ArrangedPairs>;
+
+function verifyPairs({ rows, count, chosen, order, places, starts, owners }: Pairs, check: KernelCheck): void {
+  check.is(check.write(order), ['i32'], productName(rows, chosen), 1, 'rows of pairs');
+  if (places.length !== chosen) check.fail(`${places.length} places for ${chosen} experts of a row.`);
+  for (const name of places) check.is(check.write(name), ['i32'], rows, 1, 'places of pairs');
+  check.is(check.write(starts), ['i32'], count + 1, 1, 'where the rows of experts begin');
+  if (owners !== undefined) check.is(check.write(owners), ['i32'], productName(rows, chosen), 1, 'experts of pairs');
 }
 
 export function verifySortByExpert(kernel: SortByExpertKernel, check: KernelCheck): void {
-  const { rows, count, chosen } = kernel;
+  const { rows, chosen } = kernel;
   counts(kernel, check);
   check.is(check.read(kernel.experts), ['i32'], rows, chosen, 'chosen experts');
-  check.is(check.write(kernel.order), ['i32'], productName(rows, chosen), 1, 'rows of pairs');
-  if (kernel.places.length !== chosen) check.fail(`${kernel.places.length} places for ${chosen} experts of a row.`);
-  for (const name of kernel.places) check.is(check.write(name), ['i32'], rows, 1, 'places of pairs');
-  check.is(check.write(kernel.starts), ['i32'], count + 1, 1, 'where the rows of experts begin');
-  if (kernel.owners !== undefined)
-    check.is(check.write(kernel.owners), ['i32'], productName(rows, chosen), 1, 'experts of pairs');
+  verifyPairs(kernel, check);
 }
 
 // Verifier of weights as kernels read them, and the rules of names and extents that all declarations share.

@@ -5,7 +5,7 @@
  */
 import { productName } from './extents.js';
 import { indexBound, printRole, type Role } from './function.js';
-import type { Kernel, KernelModule } from './kernel.js';
+import type { ArrangedPairs, Kernel, KernelModule, RouteKernel } from './kernel.js';
 import { outputsOf, scaleBuffers } from './kernelAccess.js';
 import { sourceRows } from './packing.js';
 import { operands, readOf, type Scalar } from './scalar.js';
@@ -187,14 +187,17 @@ function lookups(kernel: Kernel, rows: ReadonlyMap<string, Dim>): readonly Looku
 }
 
 /**
- * What a sortByExpert kernel leaves: rows of a pair, and places of pairs. Throws where its experts are not those that a
- * route kernel chose among as many, or where rows of a product are not those that such a kernel arranged.
+ * What kernels that arrange pairs leave: rows of a pair, and places of pairs. Throws where their experts are not those
+ * that a route kernel chose among as many, or where rows of a product are not those that such a kernel arranged.
  */
 function expertIndices({ kernels }: KernelModule): readonly (readonly [string, Role])[] {
   const routed = new Map(kernels.flatMap((each) => (each.anchor === 'route' ? [[each.experts, each] as const] : [])));
-  const arranged = new Map(
-    kernels.flatMap((each) => (each.anchor === 'sortByExpert' ? [[each.starts, each] as const] : [])),
-  );
+  type Arranging = ArrangedPairs & Pick<RouteKernel, 'rows' | 'count' | 'chosen'>;
+  const arranging = kernels.flatMap((each): Arranging[] => {
+    if (each.anchor === 'sortByExpert') return [each];
+    return each.anchor === 'route' && each.pairs !== undefined ? [{ ...each, ...each.pairs }] : [];
+  });
+  const arranged = new Map(arranging.map((each) => [each.starts, each]));
   for (const kernel of kernels) {
     const fail = (what: string): never => {
       throw new Error(`Kernel ${JSON.stringify(kernel.name)} (${kernel.path}): ${what}`);

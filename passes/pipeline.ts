@@ -14,6 +14,7 @@ import { foldConstants } from './foldConstants.js';
 import { foldNormWeights } from './foldNormWeights.js';
 import { fuseLogProb } from './fuseLogProb.js';
 import { fuseLoops } from './fuseLoops.js';
+import { fuseRouting } from './fuseRouting.js';
 import { fuseRowNorms } from './fuseRowNorms.js';
 import { fuseStateWrites } from './fuseStateWrites.js';
 import { keepBlockWeights } from './keepBlockWeights.js';
@@ -220,6 +221,13 @@ export const KERNEL_PASSES: readonly Pass<LoweredModule>[] = [
     when: { rows: 'contractions' },
     run: (module, { finishing }) => fuseRowNorms(module, finishing),
     reason: 'late: the passes before it see stores of loops, and change nothing that a contraction finishes',
+  },
+  {
+    name: 'fuseRouting',
+    does: 'Lets the kernel that chooses experts arrange the pairs of rows and experts.',
+    when: { rows: 'contractions' },
+    run: fuseRouting,
+    reason: 'late, as no other pass looks at these kernels',
   },
   {
     name: 'fuseLoops',

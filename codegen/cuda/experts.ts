@@ -4,7 +4,7 @@ import type { GemmKernel, LogProbKernel, RouteKernel, SampleKernel, SortByExpert
 import { SAMPLE_INPUT_NAMES } from '../../ir/sampleInputs.js';
 import { routeValues } from '../templateValues.js';
 import { type CudaOperands, type EmittedCuda, emittedPlain, kernelHead } from './text/operands.js';
-import { aboutKernel, buffersText, type ConfigFields, unitText } from './text/unit.js';
+import { aboutKernel, buffersText, type ConfigFields, configText, unitText } from './text/unit.js';
 
 /**
  * The rows of a product of experts' matrices, which are known on the device alone: a C++ expression
@@ -27,24 +27,33 @@ function unitOf(
   text: {
     readonly header: string;
     readonly config: { readonly type: string; readonly fields: ConfigFields };
+    /** What stands before the kernel's head. */
+    readonly functors?: readonly string[];
     readonly call: string;
     readonly symbol: string;
     readonly threads: number;
     readonly isRestrict?: boolean;
   },
 ): string {
-  const { header, config, call, symbol, threads, isRestrict = true } = text;
+  const { header, config, functors = [], call, symbol, threads, isRestrict = true } = text;
   const { extents } = operands;
   const head = { symbol, extents, operands, tensorMaps: [], threads, isRestrict };
   return unitText({
     about: aboutKernel(kernel, `${threads} threads`),
     includes: [header],
     config,
-    functors: [],
+    functors,
     head: kernelHead(head),
     body: `  await_previous();\n  ${call}`,
   });
 }
+
+/** Rows of a block that also arranges pairs: few rows have one block, which waits for none. */
+const ROWS_OF_BLOCK = 64;
+
+/** Threads of a block, untuned: few rows have few warps. */
+export const routeThreads = ({ pairs }: RouteKernel, rows: number): number =>
+  pairs === undefined ? 128 : rows <= 8 ? 256 : rows <= 32 ? 512 : 1024;
 
 /** One warp a row. */
 export function emitRoute(
@@ -72,9 +81,26 @@ export function emitRoute(
     weights,
     bias,
   });
+  const config = { type: 'RouteConfig', fields };
+  if (kernel.pairs !== undefined) {
+    const { owners } = kernel.pairs;
+    const pairs = buffersText('PairsBuffers<config>', operands, { ...kernel.pairs });
+    const arranging = { rowsOfBlock: ROWS_OF_BLOCK, ...(owners === undefined ? {} : { hasOwners: true }) };
+    const source = unitOf(kernel, operands, {
+      header: 'experts/pairs.cuh',
+      config,
+      functors: [configText('PairsConfig', arranging, 'arranging'), '__device__ PairsState pairs_state;'],
+      call: `route_and_arrange<config, arranging>(pairs_state, ${kernel.rows}, ${buffers}, ${pairs});`,
+      symbol,
+      threads,
+      // Experts are read again, where other blocks have written them.
+      isRestrict: false,
+    });
+    return emittedPlain(source, threads, { kind: 'tiles', extent: kernel.rows, per: ROWS_OF_BLOCK, times: 1 });
+  }
   const source = unitOf(kernel, operands, {
     header: 'experts/route.cuh',
-    config: { type: 'RouteConfig', fields },
+    config,
     call: `route<config>(${kernel.rows}, ${buffers});`,
     symbol,
     threads,

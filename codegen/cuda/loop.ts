@@ -32,6 +32,16 @@ import { aboutKernel, buffersText, callText, unitText } from './text/unit.js';
 /** Elements of a block at least, if its rows have few columns. */
 const ELEMENTS_OF_BLOCK = 1024;
 
+/** Columns that 256 threads take at a time. Few rows that are wider have blocks of twice as many. */
+const COLUMNS_AT_ONCE = 256 * COLUMNS_OF_LANE;
+
+/** Threads of a block, untuned. */
+export const loopThreads = (kernel: LoopKernel, rows: number, multiprocessors: number): number =>
+  rows <= multiprocessors &&
+  loopDomains(kernel).every(({ columns }) => typeof columns === 'number' && columns > COLUMNS_AT_ONCE)
+    ? 512
+    : 256;
+
 /** A loop kernel: its domains lie one behind another along y. */
 export function emitLoop(
   kernel: LoopKernel,

@@ -39,7 +39,9 @@ import { settleAdapters } from './adapter/uses.js';
 import { defaultAttentionSchedule, isLegalAttention } from './attention/schedules.js';
 import { mmaProblem, mmaSharedBytes, mmaStep } from './gemmMma.js';
 import { simtSharedBytes, simtStep } from './gemmSimt.js';
+import { routeThreads } from './experts.js';
 import { defaultGroupedSchedule, groupedScheduleProblem, groupOfKernel } from './grouped/layout.js';
+import { loopThreads } from './loop.js';
 import { defaultMicroSchedule, microProblem } from './micro/layout.js';
 import { defaultSkinnySchedule, FEW_ROWS, SKINNY_ROWS, withShrinkers } from './skinny/layout.js';
 import { adapterProblem, hasAdapters } from './text/adapters.js';
@@ -271,7 +273,10 @@ export function defaultCudaSchedule(own: Kernel, module: KernelModule, facts: Cu
         run: bucket.run,
       });
     case 'loop':
-      return { kind: 'loop', threads: 256 };
+      return {
+        kind: 'loop',
+        threads: loopThreads(kernel, extentIn(kernel.rows, bucket.extents), facts.multiprocessors),
+      };
     case 'shrink':
       return {
         ...{ kind: 'loop', threads: SHRINK_THREADS },
@@ -280,6 +285,7 @@ export function defaultCudaSchedule(own: Kernel, module: KernelModule, facts: Cu
     case 'logprobReduce':
       return { kind: 'loop', threads: 128 };
     case 'route':
+      return { kind: 'loop', threads: routeThreads(kernel, extentIn(kernel.rows, bucket.extents)) };
     case 'links':
     case 'scan':
       return { kind: 'loop', threads: 128 };

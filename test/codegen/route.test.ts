@@ -16,6 +16,8 @@ import { randomArray, randomSource, runGenerated } from './harness.js';
 import { TESTED } from './tested.js';
 
 const ROWS = 37;
+/** Of several blocks, where the last arranges what others chose. */
+const MANY_ROWS = 150;
 const [COUNT, CHOSEN] = [48, 5];
 const WEIGHTS = Array.from({ length: CHOSEN }, (_, slot) => `weight_${slot}`);
 
@@ -92,6 +94,46 @@ function check(module: KernelModule, run: (inputs: Values) => Values): void {
     for (const expert of own) expect(Number.isInteger(expert) && expert >= 0 && expert < COUNT).toBe(true);
   }
 }
+
+const PLACES = Array.from({ length: CHOSEN }, (_, slot) => `place_${slot}`);
+
+/** The kernel that also arranges pairs. */
+function arranging(rule: RoutingRule & { readonly bias?: 'bias' }): KernelModule {
+  const module = moduleOf(rule);
+  const list = (name: string, rows: BufferDecl['rows']): BufferDecl => ({
+    ...{ name, dtype: 'i32', rows, columns: 1, space: 'output' },
+  });
+  const pairs = { order: 'order', places: PLACES, starts: 'starts', owners: 'owners' };
+  const { extents } = module.interface;
+  return {
+    ...module,
+    interface: { ...module.interface, extents: [...extents, { name: `Tx${CHOSEN}`, counts: 'pairs' }] },
+    buffers: [
+      ...module.buffers,
+      ...['order', 'owners'].map((name) => list(name, `Tx${CHOSEN}`)),
+      ...PLACES.map((name) => list(name, 'T')),
+      list('starts', COUNT + 1),
+    ],
+    kernels: module.kernels.map((kernel) => (kernel.anchor === 'route' ? { ...kernel, pairs } : kernel)),
+  };
+}
+
+describe('pairs in order of experts', () => {
+  const module = arranging(RULES[0]![1]);
+  const { logits } = { logits: randomArray(random, MANY_ROWS * COUNT, 3).map(Math.fround) };
+  it.each([ROWS, MANY_ROWS])('of %i rows', (rows) => {
+    expect(() => verifyKernels(module)).not.toThrow();
+    const sizes = { T: rows, R: rows, [`Tx${CHOSEN}`]: rows * CHOSEN };
+    const inputs = new Map([['logits', logits.subarray(0, rows * COUNT)]]);
+    const want = interpretModule(module, { sizes, buffers: inputs, tensors: TENSORS });
+    for (const threads of [256, 96]) {
+      const schedules = [{ kind: 'loop', threads } as const];
+      const got = emulateModule(module, { sizes, inputs, tensors: TENSORS, schedules }).values;
+      for (const name of ['experts', 'order', 'owners', 'starts', ...PLACES])
+        expect([...got.get(name)!], name).toEqual([...want.get(name)!]);
+    }
+  });
+});
 
 describe('experts chosen by', () => {
   describe.each(RULES.slice(isThorough ? 0 : -1))('%s', (_, rule) => {

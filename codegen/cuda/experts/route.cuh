@@ -153,14 +153,10 @@ TW_DEVICE void route_compared(int row, int lane, const RouteBuffers<config, Bias
   }
 }
 
-/* The kernel, once the one before has ended (await_previous). */
 template <RouteConfig config, typename Bias>
-TW_DEVICE void route(int rows, const RouteBuffers<config, Bias> &buffers) {
+TW_DEVICE void route_row(int row, int lane, const RouteBuffers<config, Bias> &buffers) {
   static_assert(config.is_legal());
   constexpr int count = config.count, per_lane = config.per_lane(), chosen = config.chosen;
-  const int lane = threadIdx.x % 32;
-  const int row = blockIdx.x * (config.threads / 32) + threadIdx.x / 32;
-  if (row >= rows) return;
   if constexpr (config.compared) return route_compared<config>(row, lane, buffers);
   const float *z = buffers.logits + (long long)row * config.logits_stride;
   float own[per_lane];
@@ -192,6 +188,13 @@ TW_DEVICE void route(int rows, const RouteBuffers<config, Bias> &buffers) {
 #pragma unroll
     for (int s = 0; s < chosen; s++) buffers.weights[s][row] = route_weight<config>(weight[s] / total);
   }
+}
+
+/* The kernel, once the one before has ended (await_previous). */
+template <RouteConfig config, typename Bias>
+TW_DEVICE void route(int rows, const RouteBuffers<config, Bias> &buffers) {
+  const int row = blockIdx.x * (config.threads / 32) + threadIdx.x / 32;
+  if (row < rows) route_row<config>(row, threadIdx.x % 32, buffers);
 }
 
 }  // namespace tw

@@ -6,7 +6,7 @@
  * weights in bf16.
  *
  * A block takes tiles in turn: up to tile_m rows of one expert × tile_n columns. Few rows are multiplied by mma.sync,
- * each warp for itself, and only as many eights of them as there are; many by wgmma, four warps together (is_wide).
+ * each warp for itself, and only as many eights of them as there are; or by wgmma, four warps together (wide).
  *
  * Warps of a block, in order:
  *   consumers   one for each 16 or 32 columns: multiply, then end rows of their own columns
@@ -20,7 +20,8 @@
  *
  * What waits for what: consumers wait for full[s], which the bytes of a stage complete; the producer waits for
  * empty[s], which each consumer warp arrives at when it has read the stage. Which expert's weights are read is known
- * when the kernel before has ended. The next kernel may begin when the last copies are under way.
+ * when the kernel before has ended, or before that (are_known). The next kernel may begin when this one has waited for
+ * the one before, and its last copies are under way.
  */
 #pragma once
 #include "experts/tiles.cuh"
@@ -46,8 +47,15 @@ struct MicroConfig {
   int unit_n;
   /* Of the launch: threads of a block and bytes of its shared memory. */
   int threads, shared_bytes;
+  /* Whether warpgroups multiply, each 64 columns. */
+  bool wide;
+  /*
+   * Whether the kernel before is one of these too, of the same rows of experts. It lets this one begin when it has
+   * itself waited for where they begin: the first weights need not wait for its end.
+   */
+  bool are_known;
 
-  TW_CONSTEXPR bool is_wide() const { return tile_m >= 64; }
+  TW_CONSTEXPR bool is_wide() const { return wide; }
   TW_CONSTEXPR int consumers() const { return tile_n / warp_n; }
   TW_CONSTEXPR int across() const { return warp_n / MICRO_N; }
   /* Blocks of k in a stage, and of the product. */
@@ -74,7 +82,7 @@ struct MicroConfig {
 
   TW_CONSTEXPR bool is_legal() const {
     return (tile_m == 8 || tile_m == 16 || tile_m == 32 || tile_m == 64 || tile_m == 128) &&
-        (warp_n == MICRO_N || (warp_n == 2 * MICRO_N && !is_wide())) && tile_n % team_n() == 0 &&
+        (tile_m < 64 || wide) && (warp_n == MICRO_N || (warp_n == 2 * MICRO_N && !wide)) && tile_n % team_n() == 0 &&
         unit_n % MICRO_N == 0 && team_n() % unit_n == 0 && tile_n <= 256 && tile_k % MICRO_K == 0 && k % MICRO_K == 0 &&
         stages >= 2 && threads == 32 * (consumers() + 1) && shared_bytes == end();
   }
@@ -87,17 +95,25 @@ template <MicroConfig config> struct MicroBlock {
   TW_DEVICE Barriers full() const { return { shared + config.barriers_at() }; }
   TW_DEVICE Barriers empty() const { return { shared + config.barriers_at() + 8 * config.stages }; }
 
-  /* `fill` of a tile. A row of the weights' map is a block; `blocks` of them have the same k. */
-  TW_DEVICE void load(unsigned stage, int fill, const TensorMap *a, int row0, const TensorMap *w, int blocks,
-      int expert, int first) const {
-    const int from = fill * config.depth(), left = config.chunks() - from;
-    const int count = left < config.depth() ? left : config.depth();
+  /* Blocks of k of `fill` of a tile. */
+  static TW_DEVICE int count_of(int fill) { return min(config.chunks() - fill * config.depth(), config.depth()); }
+  /* Its weights, which count with the rows. A row of their map is a block; `blocks` of them have the same k. */
+  TW_DEVICE void load_weights(unsigned stage, int fill, const TensorMap *w, int blocks, int expert, int first) const {
+    const int count = count_of(fill), from = fill * config.depth();
     full()[stage].expect(count * (config.slab_bytes() + config.box_bytes()));
 #pragma unroll
     for (int i = 0; i < config.depth(); i++) {
       if (i >= count) break;
       load_box(shared + config.weights_at() + stage * config.w_bytes() + i * config.chunk_bytes(), w, 0,
           (expert * config.chunks() + from + i) * blocks + first, full()[stage]);
+    }
+  }
+  /* Its rows. */
+  TW_DEVICE void load_rows(unsigned stage, int fill, const TensorMap *a, int row0) const {
+    const int count = count_of(fill), from = fill * config.depth();
+#pragma unroll
+    for (int i = 0; i < config.depth(); i++) {
+      if (i >= count) break;
       load_box(shared + stage * config.a_bytes() + i * config.slab_bytes(), a, (from + i) * MICRO_K, row0,
           full()[stage]);
     }
@@ -319,23 +335,37 @@ TW_DEVICE void micro_gemm(const ExpertRows<experts> &rows, const TensorMap *a, c
     show_barriers();
   }
   __syncthreads();
-  wait_for_previous();
+  if constexpr (!config.are_known) wait_for_previous();
   MicroTurn<config> turn;
   ExpertTile tile;
   if (warp == config.consumers()) {
+    /* Fills whose weights are on the way while the kernel before ends. */
+    constexpr int ahead = !config.are_known ? 0 : config.stages < config.fills() ? config.stages : config.fills();
+    int early = ahead;
     for (int t = blockIdx.x; find_expert_tile<config.tile_m>(rows, t / across, tile); t += gridDim.x) {
       visit_segment<config.tile_n>(t % across, [&](const auto &segment, int number) {
+        const int blocks = segment.columns / MICRO_N, first = number * (config.tile_n / MICRO_N);
+        if (early > 0 && lane == 0) {
+          for (int fill = 0; fill < early; fill++)
+            at.load_weights(fill, fill, segment.map, blocks, tile.expert, first);
+          wait_for_previous();
+        }
         for (int fill = 0; fill < config.fills(); fill++) {
           if (lane == 0) {
-            at.empty()[turn.stage].wait(turn.phase ^ 1);
-            at.load(turn.stage, fill, a, tile.first, segment.map, segment.columns / MICRO_N, tile.expert,
-                number * (config.tile_n / MICRO_N));
+            if (fill >= early) {
+              at.empty()[turn.stage].wait(turn.phase ^ 1);
+              at.load_weights(turn.stage, fill, segment.map, blocks, tile.expert, first);
+            }
+            at.load_rows(turn.stage, fill, a, tile.first);
           }
           turn.next();
         }
+        early = 0;
       }, segments...);
       __syncwarp();
     }
+    /* Those without a tile wait as well, so that the grid ends behind the one before. */
+    if constexpr (config.are_known) wait_for_previous();
     launch_dependents();
     return;
   }

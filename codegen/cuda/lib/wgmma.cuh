@@ -162,6 +162,9 @@ TW_WGMMA(240, 30, 120, 121, 122)
 TW_WGMMA(256, 32, 128, 129, 130)
 TW_WGMMA_OF_REGISTERS(WgmmaOfRegisters, 1, bf16, bf16, 64, 8, 32, 33, 34, 35, 36, 37)
 TW_WGMMA_OF_REGISTERS(WgmmaOfRegisters, 1, bf16, bf16, 128, 16, 64, 65, 66, 67, 68, 69)
+TW_WGMMA_OF_REGISTERS(WgmmaOfRegistersByRows, 0, bf16, bf16, 8, 1, 4, 5, 6, 7, 8, 9)
+TW_WGMMA_OF_REGISTERS(WgmmaOfRegistersByRows, 0, bf16, bf16, 16, 2, 8, 9, 10, 11, 12, 13)
+TW_WGMMA_OF_REGISTERS(WgmmaOfRegistersByRows, 0, bf16, bf16, 32, 4, 16, 17, 18, 19, 20, 21)
 TW_WGMMA_OF_REGISTERS(WgmmaOfRegistersByRows, 0, bf16, bf16, 64, 8, 32, 33, 34, 35, 36, 37)
 TW_WGMMA_OF_REGISTERS(WgmmaOfRegistersByRows, 0, bf16, bf16, 128, 16, 64, 65, 66, 67, 68, 69)
 
@@ -185,7 +188,8 @@ TW_DEVICE void wgmma_of_registers(float (&d)[columns / 2], const unsigned (&a)[4
 template <class T, int columns>
 TW_DEVICE void wgmma_of_registers_by_rows(float (&d)[columns / 2], const unsigned (&a)[4], unsigned long long b,
     int is_added) {
-  static_assert(columns == 64 || columns == 128, "no kernel has this instruction yet");
+  static_assert(columns == 8 || columns == 16 || columns == 32 || columns == 64 || columns == 128,
+      "no kernel has this instruction yet");
   WgmmaOfRegistersByRows<T, columns>::multiply(d, a, b, is_added);
 }
 

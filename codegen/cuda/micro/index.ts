@@ -8,7 +8,7 @@ import { rowProgramsOf, rowPrologue, segmentsOf } from '../text/contraction.js';
 import { type CudaOperands, type EmittedCuda, kernelHead, physicalColumns } from '../text/operands.js';
 import { aboutKernel, type ConfigFields, unitText } from '../text/unit.js';
 import { columnTiles } from '../wgmma/layout.js';
-import { microBlocks, microSharedBytes, microWarp } from './layout.js';
+import { isWide, microBlocks, microSharedBytes, microWarp } from './layout.js';
 
 /** Fields of MicroConfig (gemm/micro.cuh), in order. */
 interface MicroConfig extends ConfigFields {
@@ -21,6 +21,8 @@ interface MicroConfig extends ConfigFields {
   readonly unitN: number;
   readonly threads: number;
   readonly sharedBytes: number;
+  readonly wide?: boolean;
+  readonly areKnown?: boolean;
 }
 
 /** Prints `kernel` under a legal schedule. */
@@ -49,6 +51,8 @@ export function emitMicro(
     unitN: skinnyStep(segments),
     threads,
     sharedBytes,
+    ...(isWide(schedule) ? { wide: true } : {}),
+    ...(kernel.experts?.areKnown === true ? { areKnown: true } : {}),
   };
   const [a, ...weightMaps] = mapsOf(operands, tensorMaps);
   const { functors, body } = fewRowsText({

@@ -23,22 +23,28 @@ const MAX_COLUMNS = 256;
 /** A thread of a fourth warpgroup would leave the others too few registers. */
 const MAX_WIDE = 192;
 
-const maxColumns = (tm: number): number => (isWide(tm) ? MAX_WIDE : MAX_COLUMNS);
+type Tile = Pick<CudaGemmSchedule, 'tm' | 'tn' | 'raster'>;
+
+const maxColumns = (tile: Tile): number => (isWide(tile) ? MAX_WIDE : MAX_COLUMNS);
 /** Most rows that a team ends at a time. */
 const END_ROWS = 32;
 
-const isWide = (tm: number): boolean => !FEW.includes(tm);
+/** Blocks of memory side by side of a warpgroup, which multiplies by wgmma: what `raster` says of few rows. */
+export const OF_WARPGROUP = 4;
+
+/** Whether warpgroups multiply: many rows, or few if `raster` says so. */
+export const isWide = ({ tm, raster }: Omit<Tile, 'tn'>): boolean => !FEW.includes(tm) || raster >= OF_WARPGROUP;
 
 /** Columns of a warp: one block of memory, or of few rows two if `raster` says so and tiles are whole pairs of them. */
-export const microWarp = ({ tm, tn, raster }: Pick<CudaGemmSchedule, 'tm' | 'tn' | 'raster'>): number =>
-  raster > 1 && !isWide(tm) && tn % (2 * MICRO_ROWS) === 0 ? 2 * MICRO_ROWS : MICRO_ROWS;
+export const microWarp = (tile: Tile): number =>
+  tile.raster > 1 && !isWide(tile) && tile.tn % (2 * MICRO_ROWS) === 0 ? 2 * MICRO_ROWS : MICRO_ROWS;
 
 /** Bytes of a block's shared memory: MicroConfig::end (gemm/micro.cuh). */
 export function microSharedBytes(schedule: CudaGemmSchedule, segments: readonly Segment[]): number {
   const { tm, tn, tk, stages } = schedule;
   const depth = tk / MICRO_DEPTH;
   const warp = microWarp(schedule);
-  const team = warp * (isWide(tm) ? 4 : Math.ceil(skinnyStep(segments) / warp));
+  const team = warp * (isWide(schedule) ? 4 : Math.ceil(skinnyStep(segments) / warp));
   const stage = depth * (tm * MICRO_DEPTH * 2 + roundUp((tn / MICRO_ROWS) * MICRO_BYTES, BOX_ALIGNMENT));
   const products = (tn / team) * Math.min(tm, END_ROWS) * (team + 4) * 4;
   return ALIGNMENT + stages * stage + products + 2 * BARRIER * stages;
@@ -49,8 +55,8 @@ export const isMicroscaled = ({ segments }: GemmKernel, { weights }: Pick<Kernel
   weights.find(({ name }) => name === segments[0]?.weight)?.layout === 'microscaled';
 
 /** The columns of a tile are a multiple of this. */
-const columnStep = (segments: readonly Segment[], tm: number): number =>
-  leastCommonMultiple(skinnyTileStep(segments), isWide(tm) ? WIDE_STEP : MICRO_ROWS);
+const columnStep = (segments: readonly Segment[], tile: Tile): number =>
+  leastCommonMultiple(skinnyTileStep(segments), isWide(tile) ? WIDE_STEP : MICRO_ROWS);
 
 /** The reason why `schedule` cannot run the kernel, apart from its dtypes; undefined if it can. */
 export function microProblem(
@@ -71,12 +77,12 @@ export function microProblem(
   if (problem !== undefined) return problem;
   if (![...FEW, ...MANY].includes(tm)) return `tiles have ${[...FEW, ...MANY].join(', ')} rows`;
   if (tk % MICRO_DEPTH !== 0) return `tk must be a multiple of ${MICRO_DEPTH}`;
-  if (isWide(tm) && tk !== WIDE_DEPTH) return `tk must be ${WIDE_DEPTH} where warpgroups multiply`;
+  if (isWide(schedule) && tk > WIDE_DEPTH) return `tk is at most ${WIDE_DEPTH} where warpgroups multiply`;
   if (stages < MICRO_STAGES.least || stages > MICRO_STAGES.most)
     return `stages must be ${MICRO_STAGES.least} to ${MICRO_STAGES.most}`;
-  const step = columnStep(segments, tm);
-  if (tn % step !== 0 || tn > maxColumns(tm))
-    return `tn must be a multiple of ${step}, whole pairs and warps, and at most ${maxColumns(tm)}`;
+  const step = columnStep(segments, schedule);
+  if (tn % step !== 0 || tn > maxColumns(schedule))
+    return `tn must be a multiple of ${step}, whole pairs and warps, and at most ${maxColumns(schedule)}`;
   if (WIDE_STEP % skinnyStep(segments) !== 0) return 'a warpgroup ends whole units of columns';
   const sharedBytes = microSharedBytes(schedule, segments);
   return sharedBytes + RESERVED_BYTES <= sharedBytesPerBlock
@@ -100,7 +106,8 @@ const ENOUGH_ROWS = 8;
 
 /** Blocks of a schedule on a multiprocessor. */
 export const microBlocks = (schedule: CudaGemmSchedule, segments: readonly Segment[]): number =>
-  !isWide(schedule.tm) && FEW_BLOCKS * (microSharedBytes(schedule, segments) + RESERVED_BYTES) <= MULTIPROCESSOR_BYTES
+  FEW.includes(schedule.tm) &&
+  FEW_BLOCKS * (microSharedBytes(schedule, segments) + RESERVED_BYTES) <= MULTIPROCESSOR_BYTES
     ? FEW_BLOCKS
     : 1;
 
@@ -122,10 +129,12 @@ export function defaultMicroSchedule(
   const isHeight = (each: number): boolean => (mean <= 1 ? 1 : UNEVEN * mean) <= each;
   const tm = (mean < ENOUGH_ROWS ? FEW : MANY).find(isHeight) ?? MANY.at(-1)!;
   const tiles = used * Math.ceil(mean / tm);
-  const blocks = isWide(tm) ? 1 : FEW_BLOCKS;
+  const isMany = MANY.includes(tm);
+  const blocks = isMany ? 1 : FEW_BLOCKS;
   // What is read of rows is shared by two blocks of memory where it is more than the least.
-  const raster = isWide(tm) || tm === FEW[0] ? 1 : 2;
-  const step = leastCommonMultiple(columnStep(segments, tm), raster * MICRO_ROWS);
+  const raster = isMany || tm === FEW[0] ? 1 : 2;
+  const sort = { tm, tn: MICRO_ROWS, raster };
+  const step = leastCommonMultiple(columnStep(segments, sort), raster * MICRO_ROWS);
   const tilesOf = (tn: number): number => tiles * columnTiles(segments, tn).total;
   const costOf = (tn: number): number => {
     const all = tilesOf(tn);
@@ -135,13 +144,12 @@ export function defaultMicroSchedule(
       Math.min(turns, Math.max(blocks - 1, Math.ceil(all / device.multiprocessors))) * (tn + TILE_COLUMNS / blocks)
     );
   };
-  const widths = Array.from({ length: Math.floor(maxColumns(tm) / step) }, (_, i) => (i + 1) * step);
-  const isBusy = (tn: number): boolean =>
-    isWide(tm) || tn >= BUSY_COLUMNS || tilesOf(tn) < blocks * device.multiprocessors;
-  const room = isWide(tm) ? device.sharedBytesPerBlock : Math.floor(MULTIPROCESSOR_BYTES / FEW_BLOCKS);
+  const widths = Array.from({ length: Math.floor(maxColumns(sort) / step) }, (_, i) => (i + 1) * step);
+  const isBusy = (tn: number): boolean => isMany || tn >= BUSY_COLUMNS || tilesOf(tn) < blocks * device.multiprocessors;
+  const room = isMany ? device.sharedBytesPerBlock : Math.floor(MULTIPROCESSOR_BYTES / FEW_BLOCKS);
   const rank = (tn: number): number => (isBusy(tn) ? 0 : 1);
   for (const tn of widths.sort((a, b) => rank(a) - rank(b) || costOf(a) - costOf(b) || b - a))
-    for (const depth of isWide(tm) ? [2] : [3, 2, 1])
+    for (const depth of isMany ? [2] : [3, 2, 1])
       for (let stages: number = MICRO_STAGES.most; stages > MICRO_STAGES.least; stages--) {
         const schedule: CudaGemmSchedule = {
           kind: 'gemm',

@@ -262,8 +262,8 @@ export function defaultSkinnySchedule(
   const depths = Array.from({ length: stages.most - stages.least + 1 }, (_, i) => stages.most - i);
   const segments = segmentsOf(kernel);
   const isLogProb = kernel.anchor === 'logprob';
-  const tm = [8, 16, 32].find((each) => rows <= each) ?? 64;
   const tilesOf = (width: number): number => columnTiles(segments, width).total;
+  const tm = rowsOfTile(rows, isLogProb ? Infinity : tilesOf(skinnyTileStep(segments)), multiprocessors);
   const isOnHopper = skeleton === 'skinnyWgmma';
   const within = (most: number): readonly number[] => widths(skinnyTileStep(segments), tilesOf, most);
   const one = isLogProb ? [LOGPROB_BLOCK] : within(multiprocessors);
@@ -298,6 +298,18 @@ export function defaultSkinnySchedule(
     if (found !== undefined) return found;
   }
   return undefined;
+}
+
+/** Column tiles up to which tiles are lower than all rows, and the part of the multiprocessors that they then take. */
+const NARROW = { tiles: 8, part: 4 };
+
+/** All rows in one tile. Few columns, as those of routers, are more tiles of fewer rows, which each block reads. */
+function rowsOfTile(rows: number, columnTileCount: number, multiprocessors: number): number {
+  const whole = TILE_ROWS.find((each) => rows <= each) ?? 64;
+  if (columnTileCount > NARROW.tiles) return whole;
+  const isSpread = (tm: number): boolean =>
+    Math.ceil(rows / tm) * columnTileCount * NARROW.part <= multiprocessors || tm >= whole;
+  return TILE_ROWS.find(isSpread) ?? whole;
 }
 
 /** Widths to try, best first: the narrowest with at most one tile for each multiprocessor, then narrower ones. */

@@ -45,6 +45,7 @@ describe('microscaled weights of experts', () => {
   });
   const CASES = [
     ['eight rows, many by warpgroups', [micro(8, 48, 192, 2), micro(64, 192, 128, 2)], { multiprocessors: 7 }],
+    ['few rows by warpgroups', [micro(16, 128, 128, 2, 4), micro(32, 64, 64, 4, 4)], { multiprocessors: 5 }],
     ['many rows, sixteen, few blocks', [micro(128, 64, 128, 3), micro(16, 96, 64, 4, 2)], { multiprocessors: 2 }],
     ['wide, backwards', [micro(32, 256, 128, 2, 2), micro(128, 128, 128, 2)], { backwards: true }],
   ] as const;

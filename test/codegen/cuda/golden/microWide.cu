@@ -13,6 +13,7 @@ constexpr MicroConfig config = {
   .unit_n = 16,
   .threads = 416,
   .shared_bytes = 164656,
+  .wide = true,
 };
 
 struct Epilogue {

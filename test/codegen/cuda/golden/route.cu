@@ -1,5 +1,5 @@
 /* layers.ffn.experts.route: 128 threads */
-#include "experts/route.cuh"
+#include "experts/pairs.cuh"
 
 namespace tw {
 
@@ -12,22 +12,36 @@ constexpr RouteConfig config = {
   .threads = 128,
 };
 
+constexpr PairsConfig arranging = {
+  .rows_of_block = 64,
+};
+
+__device__ PairsState pairs_state;
+
 extern "C" __global__ void __launch_bounds__(128, 1)
-k_route_8d20dd30be0a7748_a61906c6(
+k_route_ccf625970f61af65_a61906c6(
     int T,
     int C,
     int R,
     int Tx2,
     int Rx2,
-    f32 *__restrict__ router_logits,
-    i32 *__restrict__ experts,
-    f32 *__restrict__ weight,
-    f32 *__restrict__ weight_r) {
+    f32 *router_logits,
+    i32 *experts,
+    f32 *weight,
+    f32 *weight_r,
+    i32 *expert_rows,
+    i32 *place_,
+    i32 *place_r,
+    i32 *experts_starts) {
   await_previous();
-  route<config>(T, RouteBuffers<config>{
+  route_and_arrange<config, arranging>(pairs_state, T, RouteBuffers<config>{
       .logits = router_logits,
       .experts = experts,
       .weights = { weight, weight_r },
+  }, PairsBuffers<config>{
+      .order = expert_rows,
+      .places = { place_, place_r },
+      .starts = experts_starts,
   });
 }
 

@@ -1,4 +1,4 @@
-/* layers.ffn.experts.sortByExpert: 128 threads */
+/* layers.ffn.experts.route: 128 threads */
 #include "experts/sort.cuh"
 
 namespace tw {
@@ -11,7 +11,7 @@ constexpr SortConfig config = {
 };
 
 extern "C" __global__ void __launch_bounds__(128, 1)
-k_sortbyexpert_6794063c4512e8dd_a61906c6(
+k_sortbyexpert_b537c356e9e0dba7_a61906c6(
     int T,
     int C,
     int R,

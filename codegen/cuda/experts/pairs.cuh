@@ -1,0 +1,153 @@
+/*
+ * The choice of experts (experts/route.cuh), and behind it pairs of a row and an expert in order: by expert, then by
+ * row. Blocks choose for rows_of_block rows each, and the last one to have done so arranges all pairs: its warps have
+ * parts of them, one behind another, count those of each expert, and then give each pair its place. No block waits for
+ * another, and no count leaves the device.
+ */
+#pragma once
+#include "experts/route.cuh"
+#include "lib/global.cuh"
+
+namespace tw {
+
+struct PairsConfig {
+  /* Rows of a block. */
+  int rows_of_block;
+  /* Whether the expert of each place is stored. */
+  bool has_owners;
+};
+
+/* Blocks that have chosen: 0 before and after a launch. */
+struct PairsState { unsigned done; };
+
+template <RouteConfig config> struct PairsBuffers {
+  /* Of each place in the order its row. */
+  i32 *order;
+  /* Of each row the place of its first choice, of its second, … */
+  i32 *places[config.chosen];
+  /* Where each expert's places begin, one more than experts. */
+  i32 *starts;
+  /* Of each place its expert. */
+  i32 *owners;
+};
+
+/* Whether this is the last block to come here; what the others have written is then seen. */
+TW_DEVICE bool is_last_block(PairsState &state) {
+  __shared__ int is_last;
+  if (gridDim.x == 1) {
+    __syncthreads();
+    return true;
+  }
+  fence_all();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    is_last = atomicAdd(&state.done, 1u) + 1 == gridDim.x;
+    if (is_last) state.done = 0;
+    fence_all();
+  }
+  __syncthreads();
+  return is_last;
+}
+
+/* Lanes whose `key`, a number below `count`, is this lane's, among those that have one. */
+template <int count> TW_DEVICE unsigned lanes_alike(int key, bool has_key) {
+  unsigned same = __ballot_sync(ALL_LANES, has_key);
+#pragma unroll
+  for (int bit = 1; bit < count; bit *= 2) {
+    const unsigned set = __ballot_sync(ALL_LANES, has_key && (key & bit) != 0);
+    same &= (key & bit) != 0 ? set : ~set;
+  }
+  return same;
+}
+
+template <RouteConfig config, PairsConfig arranging>
+TW_DEVICE void arrange_pairs(int rows, const i32 *experts, const PairsBuffers<config> &buffers) {
+  constexpr int count = config.count, chosen = config.chosen, warps = config.threads / 32;
+  /* Warps that have parts: their counts take 32 KB at most. */
+  constexpr int most = 8192 / count < 1 ? 1 : 8192 / count, sorters = warps < most ? warps : most;
+  constexpr int per_lane = (count + 31) / 32;
+  __shared__ int counts[sorters][count], begins[32 * per_lane];
+  const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, pairs = rows * chosen;
+  const int part = max((pairs + 32 * sorters - 1) / (32 * sorters), 1) * 32, used = (pairs + part - 1) / part;
+  const int begin = warp * part, end = begin + part < pairs ? begin + part : pairs;
+  const unsigned before = (1u << lane) - 1;
+  const auto expert_of = [&](int pair) {
+    const i32 *at = experts + (long long)(pair / chosen) * config.experts_stride + pair % chosen;
+    return (int)look((const unsigned *)at);
+  };
+  for (int i = thread; i < used * count; i += config.threads) counts[i / count][i % count] = 0;
+  __syncthreads();
+  if (warp < used) {
+    for (int first = begin; first < end; first += 32) {
+      const bool is_there = first + lane < end;
+      const int e = is_there ? expert_of(first + lane) : 0;
+      const unsigned same = lanes_alike<count>(e, is_there);
+      if (is_there && (same & before) == 0) counts[warp][e] += __popc(same);
+      __syncwarp();
+    }
+  }
+  __syncthreads();
+  /* Of each expert the pairs of warps before each warp, and of all of them. */
+  for (int e = thread; e < 32 * per_lane; e += config.threads) {
+    int sum = 0;
+    if (e < count) {
+      for (int w = 0; w < used; w++) {
+        const int own = counts[w][e];
+        counts[w][e] = sum;
+        sum += own;
+      }
+    }
+    begins[e] = sum;
+  }
+  __syncthreads();
+  if (warp == 0) {
+    int own = 0;
+#pragma unroll 1
+    for (int i = 0; i < per_lane; i++) own += begins[lane * per_lane + i];
+    int sum = own;
+    for (int w = 1; w < 32; w *= 2) {
+      const int other = __shfl_up_sync(ALL_LANES, sum, w);
+      if (lane >= w) sum += other;
+    }
+    int at = sum - own;
+#pragma unroll 1
+    for (int i = 0; i < per_lane; i++) {
+      const int e = lane * per_lane + i, size = begins[e];
+      begins[e] = at;
+      if (e < count) buffers.starts[e] = at;
+      at += size;
+    }
+    if (lane == 31) buffers.starts[count] = pairs;
+  }
+  __syncthreads();
+  if (warp >= used) return;
+  for (int first = begin; first < end; first += 32) {
+    const int pair = first + lane, row = pair / chosen, slot = pair % chosen;
+    const bool is_there = pair < end;
+    const int e = is_there ? expert_of(pair) : 0;
+    const unsigned same = lanes_alike<count>(e, is_there);
+    const int place = begins[e] + counts[warp][e] + __popc(same & before);
+    __syncwarp();
+    if (is_there) {
+      if ((same & before) == 0) counts[warp][e] += __popc(same);
+      buffers.order[place] = row;
+      if constexpr (arranging.has_owners) buffers.owners[place] = e;
+#pragma unroll
+      for (int s = 0; s < chosen; s++)
+        if (slot == s) buffers.places[s][row] = place;
+    }
+    __syncwarp();
+  }
+}
+
+/* The kernel, once the one before has ended (await_previous). */
+template <RouteConfig config, PairsConfig arranging, typename Bias>
+TW_DEVICE void route_and_arrange(PairsState &state, int rows, const RouteBuffers<config, Bias> &chosen,
+    const PairsBuffers<config> &buffers) {
+  const int first = (int)blockIdx.x * arranging.rows_of_block, lane = threadIdx.x % 32;
+  for (int i = threadIdx.x / 32; i < arranging.rows_of_block && first + i < rows; i += config.threads / 32)
+    route_row<config>(first + i, lane, chosen);
+  if (is_last_block(state)) arrange_pairs<config, arranging>(rows, chosen.experts, buffers);
+}
+
+}  // namespace tw
