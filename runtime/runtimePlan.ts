@@ -1,4 +1,5 @@
 /** The parts of a plan that a runtime reads, and small queries used by binding, searching and profiling. */
+import { UserError } from '../errors.js';
 import { isReserved, type StateDecl } from '../ir/function.js';
 import type { BufferDecl, Kernel, WeightDecl } from '../ir/kernel.js';
 import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
@@ -167,7 +168,10 @@ export function stageStates(plan: RuntimePlan, stages: readonly StageRanges[], i
   return plan.states.flatMap((state): PlacedState[] => {
     const used = users.flatMap((named, stage) => (named.has(state.name) ? [stage] : []));
     if (used.length > 1 && plan.perStage?.includes(state.name) !== true)
-      throw new RangeError(`State ${state.name} is used by stages ${used.join(' and ')}; it can live on one alone.`);
+      throw new UserError(
+        `stages ${used.join(' and ')} of the pipeline would share the state ${state.name}, which lives on one device`,
+        'use replicas instead: --parallel dp=N',
+      );
     return used.includes(index) ? [placedState(state)] : [];
   });
 }

@@ -179,7 +179,7 @@ describe.skipIf(!existsSync(FAMILIES) || !isBuilt).each(CHECKPOINTS)('%s', { tim
     expect(served.map(({ tokens, logProbs: logprobs }) => ({ tokens, logprobs }))).toEqual(together);
   });
 
-  use('dp, pp', [], async () => {
+  use('dp, pp', [['generate', model, 'a', ...PLACE, ...PRECISE, '--parallel', 'pp=2']], async () => {
     for (const parallel of ['dp=2', 'pp=2']) {
       const flags = [...PLACE, ...PRECISE, '--parallel', parallel];
       expect(await scored(model, ...flags), parallel).toEqual(await answers());
