@@ -177,7 +177,8 @@ const PRECISIONS: Readonly<Record<CodeFormat, 'int8' | 'fp8'>> = { i8: 'int8', e
 
 /** The format of codes of a byte that have one scale for each row, or for several rows; undefined for others. */
 function scaledByRows({ codes, scales, zero, hasGroups }: CodesEncoding, k: number): CodeFormat | undefined {
-  const isByRows = scales.blockColumns >= k && zero.kind === 'constant' && zero.value === 0 && !hasGroups;
+  const isByRows =
+    !codes.isTransposed && scales.blockColumns >= k && zero.kind === 'constant' && zero.value === 0 && !hasGroups;
   return isByRows && isCodeFormat(codes.type) ? codes.type : undefined;
 }
 

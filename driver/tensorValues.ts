@@ -5,7 +5,7 @@ import type { RawTensor } from '../ir/kernelInterpreter.js';
 import { FORMATS } from '../ir/storage.js';
 import type { TensorLocation } from '../models/model/tensors.js';
 import { DAMAGED_ENCODING } from '../runtime/files.js';
-import { encodedRow, fileRow, linesOf, type TensorSource, tileSpan } from '../runtime/tensorSource.js';
+import { encodedColumns, encodedRow, fileRow, linesOf, type TensorSource, tileSpan } from '../runtime/tensorSource.js';
 import { quote } from '../system/json.js';
 import { readRange, withFile } from '../system/read.js';
 
@@ -57,8 +57,9 @@ function decoded({ parts }: SourceOfKind<'encoded'>, decode: () => Float64Array)
 }
 
 function encodedValues(source: SourceOfKind<'encoded'>): Float64Array {
-  const { encoding, rows, shape, parts } = source;
+  const { encoding, rows, shape, columns, parts } = source;
   const [own = 0, k = 0] = shape;
+  const stored = encodedColumns(source);
   const read: PerPart<Uint8Array> = Object.fromEntries(
     PART_NAMES.flatMap((name) => {
       const part = parts[name];
@@ -67,10 +68,10 @@ function encodedValues(source: SourceOfKind<'encoded'>): Float64Array {
         : [[name, withFile(part.file, (fd) => readRange(fd, part.offset, part.byteLength))] as const];
     }),
   );
-  const all = decoded(source, () => decodeEncoded(encoding, rows, k, read));
+  const all = decoded(source, () => decodeEncoded(encoding, rows, stored, read));
   const values = new Float64Array(own * k);
   for (let row = 0; row < own; row++) {
-    const from = encodedRow(source, row) * k;
+    const from = encodedRow(source, row) * stored + (columns?.first ?? 0);
     values.set(all.subarray(from, from + k), row * k);
   }
   return values;

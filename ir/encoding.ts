@@ -167,6 +167,29 @@ export function partBytes(encoding: Encoding, rows: number, k: number): PerPart<
   };
 }
 
+const turnedGrid = (grid: CodeGrid): CodeGrid => ({
+  ...grid,
+  along: grid.along === 'row' ? 'column' : 'row',
+  isTransposed: !grid.isTransposed,
+});
+
+/** The encoding of the transpose, of the same parts; undefined where rows are blocks, or columns have groups. */
+export function transposed(encoding: Encoding): CodesEncoding | undefined {
+  if (encoding.kind === 'blocks' || encoding.hasGroups) return undefined;
+  const { codes, scales, zero } = encoding;
+  return {
+    ...encoding,
+    codes: turnedGrid(codes),
+    scales: {
+      ...scales,
+      blockRows: scales.blockColumns,
+      blockColumns: scales.blockRows,
+      isTransposed: !scales.isTransposed,
+    },
+    zero: zero.kind === 'stored' ? { ...zero, codes: turnedGrid(zero.codes) } : zero,
+  };
+}
+
 const isCount = (value: number): boolean => Number.isSafeInteger(value) && value > 0;
 
 function gridProblem({ type, wordBytes, places }: CodeGrid): string | undefined {

@@ -63,7 +63,7 @@ export function encodedMatrix(source: EncodedSource, name: string, files: FileMa
     const { file, offset, byteLength } = place;
     return [[part, { memory: files.get(file, offset, byteLength), offset }]];
   });
-  const { rows, shape, encoding, format, reads } = source;
+  const { rows, shape, columns, encoding, format, reads } = source;
   return {
     kind: 'encoded',
     format: FORMATS[format].code,
@@ -71,7 +71,7 @@ export function encodedMatrix(source: EncodedSource, name: string, files: FileMa
     k: shape[1]!,
     name,
     encoding,
-    ...defined({ reads }),
+    ...defined({ columns, reads }),
     parts: Object.fromEntries(parts),
   };
 }

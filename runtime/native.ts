@@ -52,7 +52,7 @@ export interface Slot {
 
 /** What the native addon packs weights from, and into what. */
 import type { Encoding, PerPart } from '../ir/encoding.js';
-import type { EncodedPart } from './tensorSource.js';
+import type { EncodedColumns, EncodedPart } from './tensorSource.js';
 
 /**
  * A [rows, k] matrix; `format` is the code of its StorageFormat. Random values are nearly normal, a function of (seed,
@@ -83,6 +83,8 @@ export interface EncodedMatrix {
   readonly format: number;
   readonly rows: number;
   readonly k: number;
+  /** Which columns of the matrix that is stored the k ones are. Default: all. */
+  readonly columns?: EncodedColumns;
   /** For messages. */
   readonly name: string;
   readonly encoding: Encoding;

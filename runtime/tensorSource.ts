@@ -49,6 +49,16 @@ export type EncodedPart =
   | { readonly kind: 'codes' | 'row scales' }
   | { readonly kind: 'scales'; readonly group: number };
 
+/** Columns of an encoded matrix: those from `first` on, of so many that it has. */
+export interface EncodedColumns {
+  readonly first: number;
+  readonly of: number;
+}
+
+/** Columns of the whole matrix. */
+export const encodedColumns = ({ shape, columns }: Pick<EncodedSource, 'shape' | 'columns'>): number =>
+  columns?.of ?? shape[1]!;
+
 /** Rows of a matrix whose elements are encoded. They are decoded as f32. */
 export interface EncodedSource {
   readonly kind: 'encoded';
@@ -59,6 +69,8 @@ export interface EncodedSource {
   readonly rows: number;
   /** Where the tensor is not all of it: blocks of `rows` rows from `first` on, whose beginnings are `stride` apart. */
   readonly view?: { readonly first: number; readonly rows: number; readonly stride: number };
+  /** Where the tensor has not all columns of it. */
+  readonly columns?: EncodedColumns;
   readonly parts: PerPart<FilePart>;
   /** Default: values. */
   readonly reads?: EncodedPart;
@@ -134,7 +146,7 @@ export function fileRanges(source: TensorSource): readonly FileRange[] {
       file,
       offset,
       bytes,
-      own: Math.ceil((bytes * source.shape[0]!) / source.rows),
+      own: Math.ceil((((bytes * source.shape[0]!) / source.rows) * source.shape[1]!) / encodedColumns(source)),
     }));
   if (source.kind !== 'assembled') return [];
   const { bytes } = FORMATS[source.format];
@@ -162,8 +174,10 @@ function isCovered(tiles: readonly FileTile[], rows: number, k: number): boolean
 }
 
 /** Why parts of files cannot be an encoded matrix; undefined if they can. */
-function encodedProblem({ encoding, rows, shape, view, parts }: EncodedSource): string | undefined {
-  const [own = 0, k = 0] = shape;
+function encodedProblem(source: EncodedSource): string | undefined {
+  const { encoding, rows, shape, view, columns = { first: 0 }, parts } = source;
+  const [own = 0, ownColumns = 0] = shape;
+  const k = encodedColumns(source);
   const problem = shape.length === 2 ? encodingProblem(encoding, rows, k) : 'it is no matrix';
   if (problem !== undefined) return problem;
   const isInside =
@@ -171,6 +185,8 @@ function encodedProblem({ encoding, rows, shape, view, parts }: EncodedSource): 
       ? own === rows
       : view.first >= 0 && view.rows > 0 && view.stride >= view.rows && encodedRow({ view }, own - 1) < rows;
   if (!isInside) return `its rows are not inside a matrix of ${rows}`;
+  if (!(Number.isSafeInteger(columns.first) && columns.first >= 0 && columns.first + ownColumns <= k))
+    return `its columns are not inside a matrix of ${k}`;
   const needed = partBytes(encoding, rows, k);
   for (const name of PART_NAMES) {
     const part = parts[name];

@@ -168,7 +168,7 @@ export interface PlanInputs<D> {
 function storageOf(tensor: TensorLocation): readonly unknown[] {
   switch (tensor.kind) {
     case 'encoded':
-      return [tensor.encoding, tensor.rows, tensor.view];
+      return [tensor.encoding, tensor.rows, tensor.view, tensor.columns];
     case 'random':
       return [tensor.group, tensor.isMicroscaled];
     case 'file':

@@ -52,6 +52,7 @@ function encodedValues({
   shape,
   parts,
   view,
+  columns,
 }: Extract<TensorLocation, { kind: 'encoded' }>): Float64Array {
   const [own, k] = [at(shape, 0), at(shape, 1)];
   const read: PerPart<Uint8Array> = Object.fromEntries(
@@ -62,11 +63,13 @@ function encodedValues({
         : [[name, withFile(part.file, (fd) => readRange(fd, part.offset, part.byteLength))] as const];
     }),
   );
-  const all = decodeEncoded(encoding, rows, k, read);
-  if (view === undefined) return all;
+  const stored = columns?.of ?? k;
+  const all = decodeEncoded(encoding, rows, stored, read);
+  if (view === undefined && columns === undefined) return all;
   const values = new Float64Array(own * k);
   for (let row = 0; row < own; row++) {
-    const from = (view.first + Math.floor(row / view.rows) * view.stride + (row % view.rows)) * k;
+    const whole = view === undefined ? row : view.first + Math.floor(row / view.rows) * view.stride + (row % view.rows);
+    const from = whole * stored + (columns?.first ?? 0);
     values.set(all.subarray(from, from + k), row * k);
   }
   return values;

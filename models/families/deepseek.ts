@@ -95,21 +95,24 @@ function expertsOf(
   { experts: own, isNormalized, dense }: Defaults,
   routing: (chosen: Pick<ExpertsConfig, 'count' | 'chosen'>) => RoutingConfig,
 ): ExpertsConfig {
-  requireValue(read, 'moe_layer_freq', 1);
   const { count, chosen, width } = read.experts({
     count: ['n_routed_experts', 'num_experts', 'num_local_experts'],
     width: 'moe_intermediate_size',
     defaults: own,
   });
-  const shared = read.whole('n_shared_experts', own.shared, [0, 64]) * width;
+  const { n_shared_experts: stated } = read.json;
+  const shared = (stated === null ? 0 : read.whole('n_shared_experts', own.shared, [0, 64])) * width;
   const first = read.whole('first_k_dense_replace', dense, [0, 1024]);
+  // DeepSeek's own code reads it; transformers takes it for 1, and looks for experts in every layer.
+  const interval = read.whole('moe_layer_freq', 1, [1, 1024]);
   const types: unknown = read.json['mlp_layer_types'];
   const layers = read.layers();
   if (isGiven(types) && !(Array.isArray(types) && types.length === layers.length && types.every(isLayerType)))
     read.fail(
       `mlp_layer_types: expected a list of dense and sparse for ${layers.length} layers, got ${quote(types, 60)}`,
     );
-  const isDense = (layer: number): boolean => (Array.isArray(types) ? types[layer] === 'dense' : layer < first);
+  const isDense = (layer: number): boolean =>
+    Array.isArray(types) ? types[layer] === 'dense' : layer < first || layer % interval !== 0;
   const denseLayers = layers.filter(isDense);
   return {
     count,

@@ -2,7 +2,7 @@
 import { at } from '../../system/at.js';
 import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
-import type { Encoding, FilePart, PerPart } from '../../ir/encoding.js';
+import { type Encoding, type FilePart, type PerPart, transposed } from '../../ir/encoding.js';
 import type { GroupSize } from '../../ir/groups.js';
 import type { FileTile, FormatName } from '../../ir/storage.js';
 
@@ -43,6 +43,8 @@ export interface EncodedTensor extends NamedTensor {
   readonly rows: number;
   /** Where the tensor is not all of it: blocks of `rows` rows from `first` on, whose beginnings are `stride` apart. */
   readonly view?: { readonly first: number; readonly rows: number; readonly stride: number };
+  /** Where it has not all columns: those from `first` on, of so many. */
+  readonly columns?: { readonly first: number; readonly of: number };
   readonly parts: PerPart<FilePart>;
 }
 
@@ -189,11 +191,23 @@ function encodedPlaces(
   const whole = { kind: 'encoded', format: 'f32', encoding, rows, parts: places } as const;
   if (parts === undefined) return [{ ...whole, name, shape }];
   return parts.map((part, i): TensorLocation => {
-    if ('columns' in part)
-      throw new UserError(
-        `tensor ${name} is quantized, and the model multiplies by transposes of its parts`,
-        'take a checkpoint that has this tensor in 16 bits',
-      );
+    if ('columns' in part) {
+      const turned = transposed(encoding);
+      const isPlain = part.from === 0 && part.rows === shape.at(-1) && (part.step ?? 1) === 1 && !hasScalePerPart;
+      if (turned === undefined || !isPlain)
+        throw new UserError(
+          `tensor ${name} is quantized so that columns of it cannot be read: the model multiplies by transposes`,
+          'take a checkpoint that has this tensor in 16 bits, or in codes with scales of blocks',
+        );
+      return {
+        ...whole,
+        name: part.name,
+        shape: partShape(part, shape),
+        encoding: turned,
+        rows: part.rows,
+        columns: { first: part.first, of: rows },
+      };
+    }
     if (!('stride' in part)) throw new Error(`${name} is encoded, and has parts that are no rows of it`);
     const { first, rows: own, stride } = part;
     return {

@@ -4,6 +4,7 @@ import { type CodeGrid, CODES, PART_NAMES, partBytes, type PartName } from '../.
 import { type FileTile, FORMATS } from '../../ir/storage.js';
 import { roundUp } from '../../ir/types.js';
 import {
+  encodedColumns,
   type EncodedPart,
   encodedRow,
   encodedRuns,
@@ -48,7 +49,8 @@ export interface StagedPart {
  * Whether the device can read so from the bytes of the files, if columns are in the order of their groups. What cannot
  * be is decoded, or refused, by the host.
  */
-export function isDecodable({ encoding, shape }: EncodedSource, reads: EncodedPart | undefined): boolean {
+export function isDecodable({ encoding, shape, columns }: EncodedSource, reads: EncodedPart | undefined): boolean {
+  if (columns !== undefined) return false;
   const k = shape[1]!;
   if (encoding.kind === 'blocks') return reads === undefined;
   const { codes, scales, zero } = encoding;
@@ -71,8 +73,8 @@ export function isInOrder({ encoding }: EncodedSource, groups: Int32Array): bool
 
 /** The parts of a matrix; undefined where some are transposed, so that no range of rows lies together. */
 function encodedLines(source: EncodedSource): readonly PartLines[] | undefined {
-  const { encoding, rows, shape, parts } = source;
-  const needed = partBytes(encoding, rows, shape[1]!);
+  const { encoding, rows, parts } = source;
+  const needed = partBytes(encoding, rows, encodedColumns(source));
   const line = (name: PartName, lineRows: number): PartLines => {
     const { file, offset } = parts[name]!;
     return { name, file, offset, lineRows, lineBytes: needed[name]! / Math.ceil(rows / lineRows) };

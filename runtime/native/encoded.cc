@@ -226,7 +226,7 @@ const RowGroups &groupsOf(const Encoded &matrix, size_t row) {
   thread_local RowGroups kept[TILE_ROWS];
   RowGroups &own = kept[row % TILE_ROWS];
   if (own.id == matrix.id && own.row == row) return own;
-  const size_t width = matrix.scales.blockColumns, count = (matrix.k + width - 1) / width;
+  const size_t width = matrix.scales.blockColumns, count = (matrix.storedColumns + width - 1) / width;
   own.id = 0;
   own.scales.resize(count);
   own.zeros.resize(count);
@@ -262,7 +262,7 @@ void applyScales(const Encoded &matrix, size_t row, size_t from, size_t count, f
 void decodeBlocks(const Encoded &matrix, size_t row, size_t from, size_t count, float *out) {
   const BlockFormat &format = *matrix.block;
   const size_t width = format.units * BLOCK_UNIT;
-  const uint8_t *blocks = matrix.blocks + row * (matrix.k / width) * format.bytes;
+  const uint8_t *blocks = matrix.blocks + row * (matrix.storedColumns / width) * format.bytes;
   alignas(64) float unit[BLOCK_UNIT];
   for (size_t done = 0; done < count;) {
     const size_t column = from + done, within = column % BLOCK_UNIT;
@@ -292,6 +292,7 @@ void readScales(const Encoded &matrix, size_t first, size_t count, float *out) {
 }
 
 void decodeTile(const Encoded &matrix, size_t row, size_t rows, size_t from, size_t count, float *out, size_t stride) {
+  from += matrix.firstColumn;
   if (matrix.block == nullptr) loadCodes(matrix.codes, row, rows, from, count, out, stride);
   for (size_t lane = 0; lane < rows; lane++) {
     if (matrix.reads == EncodedReads::Codes) continue;
@@ -302,7 +303,7 @@ void decodeTile(const Encoded &matrix, size_t row, size_t rows, size_t from, siz
 
 bool hasRowScales(const Encoded &matrix, CodeType type) {
   const CodeGrid &codes = matrix.codes;
-  return matrix.block == nullptr && codes.type == type && codes.wordBytes == 1 && codes.columnStride == 1 &&
+  return matrix.block == nullptr && matrix.k == matrix.storedColumns && codes.type == type && codes.wordBytes == 1 && codes.columnStride == 1 &&
          !matrix.hasZeros && matrix.zero == 0 && matrix.groups.empty() && matrix.scales.blockColumns >= matrix.k;
 }
 

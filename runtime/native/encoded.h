@@ -54,6 +54,8 @@ enum class EncodedReads { Values, Codes, Scales, RowScales };
 struct Encoded {
   std::string name;  // for messages
   size_t rows = 0, k = 0;
+  /** Columns of the matrix that is stored, and that of them which is column 0 here. */
+  size_t storedColumns = 0, firstColumn = 0;
   /** Null: codes with scales. */
   const BlockFormat *block = nullptr;
   const uint8_t *blocks = nullptr;

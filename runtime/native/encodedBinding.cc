@@ -96,9 +96,9 @@ void readGroups(Encoded &matrix, const uint8_t *data, size_t count) {
   std::vector<size_t> sizes(count, 0);
   const size_t width = matrix.scales.blockColumns;
   bool isInOrder = true;
-  matrix.groups.resize(matrix.k);
-  std::memcpy(matrix.groups.data(), data, 4 * matrix.k);
-  for (size_t column = 0; column < matrix.k; column++) {
+  matrix.groups.resize(matrix.storedColumns);
+  std::memcpy(matrix.groups.data(), data, 4 * matrix.storedColumns);
+  for (size_t column = 0; column < matrix.storedColumns; column++) {
     const int32_t group = matrix.groups[column];
     if (group < 0 || static_cast<size_t>(group) >= count)
       failGroups(matrix, "column " + std::to_string(column) + " is in group " + std::to_string(group) + " of " +
@@ -107,7 +107,7 @@ void readGroups(Encoded &matrix, const uint8_t *data, size_t count) {
     isInOrder = isInOrder && static_cast<size_t>(group) == column / width;
   }
   for (size_t group = 0; group < count; group++) {
-    const size_t wanted = std::min(width, matrix.k - group * width);
+    const size_t wanted = std::min(width, matrix.storedColumns - group * width);
     if (sizes[group] != wanted)
       failGroups(matrix, "group " + std::to_string(group) + " has " + std::to_string(sizes[group]) + " columns, not " +
                              std::to_string(wanted) + ": no permutation of columns");
@@ -121,13 +121,13 @@ void parseCodes(Encoded &matrix, const Fields &encoding, const Fields &parts) {
   grid.type = scaleTypeOf(scales);
   grid.blockRows = scales.extent("blockRows");
   grid.blockColumns = scales.extent("blockColumns");
-  const size_t rows = ceilDiv(matrix.rows, grid.blockRows), columns = ceilDiv(matrix.k, grid.blockColumns);
+  const size_t rows = ceilDiv(matrix.rows, grid.blockRows), columns = ceilDiv(matrix.storedColumns, grid.blockColumns);
   const bool isTransposed = scales.flag("isTransposed");
   grid.rowStride = isTransposed ? 1 : columns;
   grid.columnStride = isTransposed ? rows : 1;
   const size_t bytes = grid.type == ScaleType::F32 ? 4 : grid.type == ScaleType::E8M0 ? 1 : 2;
   grid.data = partAt(matrix, parts, "scales", product(product(rows, columns, "scales"), bytes, "scales"));
-  matrix.codes = codeGrid(matrix, encoding.fields("codes"), parts, "codes", matrix.rows, matrix.k);
+  matrix.codes = codeGrid(matrix, encoding.fields("codes"), parts, "codes", matrix.rows, matrix.storedColumns);
   const Fields zero = encoding.fields("zero");
   const std::string kind = zero.text("kind");
   if (kind == "constant") {
@@ -142,22 +142,23 @@ void parseCodes(Encoded &matrix, const Fields &encoding, const Fields &parts) {
     fail(zero.path("kind") + " must be constant or stored, not " + kind);
   }
   if (!encoding.flag("hasGroups")) return;
-  readGroups(matrix, partAt(matrix, parts, "groups", product(matrix.k, 4, "groups")), columns);
+  readGroups(matrix, partAt(matrix, parts, "groups", product(matrix.storedColumns, 4, "groups")), columns);
 }
 
 void parseBlocks(Encoded &matrix, const Fields &encoding, const Fields &parts) {
   matrix.block = findBlockFormat(encoding.text("block"));
   if (matrix.block == nullptr) fail(encoding.path("block") + " is no format of blocks: " + encoding.text("block"));
   const size_t width = matrix.block->units * BLOCK_UNIT;
-  if (matrix.k % width != 0)
-    fail(encoding.path("block") + ": rows of " + std::to_string(matrix.k) + " are not whole blocks");
-  const size_t count = product(matrix.rows, matrix.k / width, "a matrix");
+  if (matrix.storedColumns % width != 0)
+    fail(encoding.path("block") + ": rows of " + std::to_string(matrix.storedColumns) + " are not whole blocks");
+  const size_t count = product(matrix.rows, matrix.storedColumns / width, "a matrix");
   matrix.blocks = partAt(matrix, parts, "blocks", product(count, matrix.block->bytes, "a matrix"));
 }
 
 /** Codes can be read apart from their scales: those of 4 bits where columns are in order, E4M3 with scales of rows. */
 void parseReads(Encoded &matrix, const Fields &source) {
   if (source.get("reads").IsUndefined()) return;
+  if (matrix.k != matrix.storedColumns) fail(source.path("reads") + ": values of some columns only can be read");
   const Fields reads = source.fields("reads");
   const std::string kind = reads.text("kind");
   if (kind != "codes" && kind != "scales" && kind != "row scales")
@@ -187,7 +188,15 @@ std::shared_ptr<const Encoded> encodedArg(const Napi::Value &value, const std::s
   matrix->name = source.text("name");
   matrix->rows = source.extent("rows");
   matrix->k = source.extent("k");
-  product(product(matrix->rows, matrix->k, "a matrix"), 4, "a matrix");
+  matrix->storedColumns = matrix->k;
+  if (!source.get("columns").IsUndefined()) {
+    const Fields columns = source.fields("columns");
+    matrix->storedColumns = columns.extent("of");
+    matrix->firstColumn = static_cast<size_t>(integerArg(columns.get("first"), columns.path("first"), 0,
+                                                         static_cast<int64_t>(matrix->storedColumns)));
+    if (matrix->k > matrix->storedColumns - matrix->firstColumn) fail(columns.path("first") + ": too few columns");
+  }
+  product(product(matrix->rows, matrix->storedColumns, "a matrix"), 4, "a matrix");
   const Fields encoding = source.fields("encoding"), parts = source.fields("parts");
   const std::string kind = encoding.text("kind");
   if (kind == "codes") parseCodes(*matrix, encoding, parts);

@@ -110,7 +110,7 @@ export function attend(
       const scores = seen.map(([key], place) => scale * sum(query.map((x, i) => x * key[i]!)) + added(head, place, at));
       const top = scores.reduce((a, b) => Math.max(a, b));
       const parts = scores.map((score) => Math.exp(score - top));
-      return query.map((_, i) => sum(parts.map((part, j) => part * seen[j]![1][i]!)) / sum(parts));
+      return seen[0]![1].map((_, i) => sum(parts.map((part, j) => part * seen[j]![1][i]!)) / sum(parts));
     }),
   );
 }
@@ -139,6 +139,14 @@ export function ofGraph(json: object, tokens: Row): { readonly logProb: Row; rea
     parts.set(partOf?.name ?? name, data);
     const columns = data.length / shape[0]!;
     for (const part of held) {
+      if ('columns' in part) {
+        const { first, columns: own, from, rows } = part;
+        const at = (i: number): number => data[(first + (i % own)) * columns + from + Math.floor(i / own)]!;
+        parts.set(
+          part.name,
+          Float64Array.from({ length: rows * own }, (_, i) => at(i)),
+        );
+      }
       if (!('count' in part)) continue;
       const blocks = Array.from({ length: part.count }, (_, i) => {
         const from = (part.first + i * part.stride) * columns;

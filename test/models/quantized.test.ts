@@ -38,6 +38,14 @@ const NEOX: Json = {
   tie_word_embeddings: false,
 };
 
+/** Blocks of scales begin in the middle of a head, whose matrices are read turned. */
+const DEEPSEEK: Json = {
+  ...{ architectures: ['DeepseekV3ForCausalLM'], model_type: 'deepseek_v3', torch_dtype: 'bfloat16', vocab_size: 40 },
+  ...{ hidden_size: 64, intermediate_size: 96, num_hidden_layers: 2, num_attention_heads: 3, q_lora_rank: 32 },
+  ...{ kv_lora_rank: 160, qk_nope_head_dim: 24, qk_rope_head_dim: 8, v_head_dim: 32, first_k_dense_replace: 1 },
+  ...{ n_routed_experts: 4, num_experts_per_tok: 2, n_group: 2, topk_group: 1, moe_intermediate_size: 32 },
+};
+
 function write(config: Json, format: QuantizedFormat, change: (tensors: Map<string, StoredBytes>) => void = () => {}) {
   const { tensors, meant } = quantizedTensors(config, format.write, 7);
   const dir = temporaryFolder();
@@ -69,6 +77,13 @@ describe('quantized checkpoints', () => {
     ['Mixtral', MIXTRAL, 'awq'],
     ['Mixtral', MIXTRAL, 'compressed FP8'],
     ['GPT-NeoX', NEOX, 'gptq, asymmetric'],
+    ['DeepSeek V3', DEEPSEEK, 'FP8 in blocks of 128'],
+    ['DeepSeek V3', DEEPSEEK, 'FP8 in blocks'],
+    ['DeepSeek V3', DEEPSEEK, 'compressed int8 in bytes'],
+    ['DeepSeek V3', DEEPSEEK, 'compressed int4'],
+    ['DeepSeek V3', DEEPSEEK, 'gptq, asymmetric'],
+    ['DeepSeek V3', DEEPSEEK, 'awq'],
+    ['DeepSeek V3', DEEPSEEK, 'FP8, static'],
   ] as const)('$0: matrices in parts and of experts, $2', async (_family, config, format) => {
     await expectMeant(config, FORMATS[format]!);
   });

@@ -123,6 +123,16 @@ export const FORMATS: Readonly<Record<string, QuantizedFormat>> = {
       shape: (rows) => [rows],
     }),
   },
+  'FP8 in blocks of 128': {
+    config: { quant_method: 'fp8', fmt: 'e4m3', activation_scheme: 'dynamic', weight_block_size: [128, 128] },
+    write: plainWriter({
+      code: 'F8_E4M3',
+      block: [128, 128],
+      dtype: 'F32',
+      scale: 'weight_scale_inv',
+      shape: (rows, columns) => [rows, columns],
+    }),
+  },
   'FP8 in blocks': {
     config: { quant_method: 'fp8', activation_scheme: 'dynamic', weight_block_size: [24, 40] },
     write: plainWriter({
