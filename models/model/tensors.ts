@@ -2,6 +2,7 @@
 import { at } from '../../system/at.js';
 import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
+import { readRange, withFile } from '../../system/read.js';
 import { type Encoding, type FilePart, type PerPart, transposed } from '../../ir/encoding.js';
 import type { GroupSize } from '../../ir/groups.js';
 import type { FileTile, FormatName } from '../../ir/storage.js';
@@ -183,6 +184,28 @@ export function placesOf(stored: StoredTensor, parts: readonly TensorPart[] | un
   return parts.map((part) => placeOfPart(stored, part, format));
 }
 
+/** Whether column c is in group c / width, as a list that comes with nearly every file says. */
+export function areGroupsInOrder({ groups: place }: PerPart<FilePart>, columns: number, width: number): boolean {
+  if (place === undefined || place.byteLength !== 4 * columns) return false;
+  const bytes = withFile(place.file, (fd) => readRange(fd, place.offset, place.byteLength));
+  for (let column = 0; column < columns; column++)
+    if (bytes.readInt32LE(4 * column) !== Math.floor(column / width)) return false;
+  return true;
+}
+
+/** A matrix without its list of groups, where that says nothing. */
+function withoutOrder(
+  encoding: Encoding,
+  parts: PerPart<FilePart>,
+  k: number,
+): Pick<EncodedTensor, 'encoding' | 'parts'> {
+  const isPlain =
+    encoding.kind === 'codes' && encoding.hasGroups && areGroupsInOrder(parts, k, encoding.scales.blockColumns);
+  if (!isPlain) return { encoding, parts };
+  const { groups: _, ...others } = parts;
+  return { encoding: { ...encoding, hasGroups: false }, parts: others };
+}
+
 function encodedPlaces(
   { name, shape, encoding, places, hasScalePerPart }: EncodedStored,
   parts: readonly TensorPart[] | undefined,
@@ -190,11 +213,12 @@ function encodedPlaces(
   const rows = shape.slice(0, -1).reduce((product, extent) => product * extent, 1);
   const whole = { kind: 'encoded', format: 'f32', encoding, rows, parts: places } as const;
   if (parts === undefined) return [{ ...whole, name, shape }];
+  const plain = parts.some((part) => 'columns' in part) ? withoutOrder(encoding, places, at(shape, 1)) : undefined;
+  const turned = plain && transposed(plain.encoding);
   return parts.map((part, i): TensorLocation => {
     if ('columns' in part) {
-      const turned = transposed(encoding);
       const isPlain = part.from === 0 && part.rows === shape.at(-1) && (part.step ?? 1) === 1 && !hasScalePerPart;
-      if (turned === undefined || !isPlain)
+      if (turned === undefined || plain === undefined || !isPlain)
         throw new UserError(
           `tensor ${name} is quantized so that columns of it cannot be read: the model multiplies by transposes`,
           'take a checkpoint that has this tensor in 16 bits, or in codes with scales of blocks',
@@ -204,6 +228,7 @@ function encodedPlaces(
         name: part.name,
         shape: partShape(part, shape),
         encoding: turned,
+        parts: plain.parts,
         rows: part.rows,
         columns: { first: part.first, of: rows },
       };

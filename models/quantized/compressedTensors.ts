@@ -12,9 +12,8 @@ import {
 import { groupOf, type GroupSize } from '../../ir/groups.js';
 import { defined } from '../../system/defined.js';
 import { isRecord, quote } from '../../system/json.js';
-import { readRange, withFile } from '../../system/read.js';
 import type { Json } from '../model/model.js';
-import type { EncodedTensor, TensorLocation } from '../model/tensors.js';
+import { areGroupsInOrder, type EncodedTensor, type TensorLocation } from '../model/tensors.js';
 import {
   OTHER_WEIGHTS,
   printGroups,
@@ -242,16 +241,6 @@ export const modelopt: QuantizationMethod = {
 /** Matrices of layers: their names have a number. The head and embeddings are read in other ways. */
 const OF_LAYER = /\.\d+\./;
 
-/** Whether column c is in group c / width, as a list that comes with nearly every file says. */
-function isInOrder({ parts, shape }: EncodedTensor, width: number): boolean {
-  const place = parts.groups;
-  if (place === undefined || place.byteLength !== 4 * at(shape, 1)) return false;
-  const bytes = withFile(place.file, (fd) => readRange(fd, place.offset, place.byteLength));
-  for (let column = 0; column < at(shape, 1); column++)
-    if (bytes.readInt32LE(4 * column) !== Math.floor(column / width)) return false;
-  return true;
-}
-
 /** Why kernels cannot read these codes; undefined if they can. */
 function codesProblem({ codes, scales, zero }: CodesEncoding): string | undefined {
   if (codes.type !== 'u4') return `codes of ${codes.type}`;
@@ -271,7 +260,9 @@ function groupIn(tensor: EncodedTensor): GroupSize | string {
   const { blockColumns } = encoding.scales;
   const group = groupOf(blockColumns, at(shape, 1));
   if (group === undefined) return `groups of ${blockColumns} columns of ${shape[1]}`;
-  return encoding.hasGroups && !isInOrder(tensor, blockColumns) ? 'columns ordered by activation' : group;
+  return encoding.hasGroups && !areGroupsInOrder(tensor.parts, at(shape, 1), blockColumns)
+    ? 'columns ordered by activation'
+    : group;
 }
 
 export interface KeptGroups {
