@@ -303,8 +303,9 @@ void decodeTile(const Encoded &matrix, size_t row, size_t rows, size_t from, siz
 
 bool hasRowScales(const Encoded &matrix, CodeType type) {
   const CodeGrid &codes = matrix.codes;
-  return matrix.block == nullptr && matrix.k == matrix.storedColumns && codes.type == type && codes.wordBytes == 1 && codes.columnStride == 1 &&
-         !matrix.hasZeros && matrix.zero == 0 && matrix.groups.empty() && matrix.scales.blockColumns >= matrix.k;
+  return matrix.block == nullptr && matrix.k == matrix.storedColumns && codes.type == type && codes.wordBytes == 1 &&
+         codes.columnStride == 1 && !matrix.hasZeros && matrix.zero == 0 && matrix.groups.empty() &&
+         matrix.scales.blockColumns >= matrix.k;
 }
 
 void copyCodes(const Encoded &matrix, size_t row, int8_t *out) {

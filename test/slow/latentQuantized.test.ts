@@ -21,7 +21,7 @@ import { float } from '../support/quantizeMatrix.js';
 import { SILENT } from '../support/silent.js';
 
 const VOCAB = 300;
-/** Matrices of more than a block; 416 rows of kv_b_proj are three blocks and a part, of which heads have no whole ones. */
+/** 416 rows of kv_b_proj are three blocks and a part, of which heads have no whole ones. */
 const CONFIG: Json = {
   ...{ architectures: ['DeepseekV3ForCausalLM'], model_type: 'deepseek_v3', torch_dtype: 'bfloat16' },
   ...{ hidden_size: 160, intermediate_size: 192, num_hidden_layers: 2, num_attention_heads: 4, vocab_size: VOCAB },

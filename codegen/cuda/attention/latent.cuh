@@ -24,7 +24,7 @@ namespace tw {
 
 /*
  * A chunk's result as a lane has it: columns of rows lane / 4 and 8 below, their maxima and sums. Weights of every 8
- * keys of a tile have a sum of their own, and the four are added up when the chunk ends: warps may have eight keys each.
+ * keys of a tile have a sum of their own, and the four are added up when the chunk ends: a warp may have eight keys.
  */
 template <PathConfig config> struct LatentAnswer {
   float o[config.head_dim / 32][4], top[2], sum[2], sums[TILE_KEYS / 8][2];

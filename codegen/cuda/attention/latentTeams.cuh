@@ -31,7 +31,8 @@ template <PathConfig config> struct LatentTeams {
   static constexpr unsigned tile_rows_bytes = (1 + 1 + 4) * 16 * 4;
   static constexpr unsigned barriers_at = rows_at + 2 * tile_rows_bytes;
   /* Barriers: keys of a slot are there; weights of a tile; their room is free; a round is there; and added up. */
-  static constexpr int weights_there = slots, weights_free = slots + 2, round_there = slots + 4, round_added = slots + 5;
+  static constexpr int weights_there = slots, weights_free = slots + 2;
+  static constexpr int round_there = slots + 4, round_added = slots + 5;
   static_assert(depth % 64 == 0 && config.head_dim % 64 == 0 && config.kv_heads == 1 && config.warps == 8);
   static_assert(config.cluster == 1 || config.head_dim % (16 * config.cluster) == 0);
   static_assert(slots >= 3 && barriers_at + (slots + 6) * 8 <= config.shared_bytes, "memory is what a schedule says");
@@ -44,9 +45,12 @@ template <PathConfig config> struct LatentPart {
   int rank, tiles, chunks;
 
   TW_DEVICE LatentPart(const Path &path, int rank)
-      : path(path), rank(rank), tiles((path.keys + TILE_KEYS - 1) / TILE_KEYS), chunks((path.keys + CHUNK - 1) / CHUNK) {}
+      : path(path), rank(rank), tiles((path.keys + TILE_KEYS - 1) / TILE_KEYS),
+        chunks((path.keys + CHUNK - 1) / CHUNK) {}
   /* The block's n-th tile. */
-  TW_DEVICE int tile_of(int n) const { return (n / chunk_tiles * config.cluster + rank) * chunk_tiles + n % chunk_tiles; }
+  TW_DEVICE int tile_of(int n) const {
+    return (n / chunk_tiles * config.cluster + rank) * chunk_tiles + n % chunk_tiles;
+  }
   TW_DEVICE int tiles_of(int chunk) const { return min(tiles - chunk * chunk_tiles, chunk_tiles); }
 };
 
