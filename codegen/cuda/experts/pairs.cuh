@@ -1,8 +1,8 @@
 /*
  * The choice of experts (experts/route.cuh), and behind it pairs of a row and an expert in order: by expert, then by
  * row. Blocks choose for rows_of_block rows each, and the last one to have done so arranges all pairs: its warps have
- * parts of them, one behind another, count those of each expert, and then give each pair its place. No block waits for
- * another, and no count leaves the device.
+ * parts of them, one behind another, count those of each expert, and then give each pair its place. Pairs of one warp
+ * are counted by comparing each with all. No block waits for another, and no count leaves the device.
  */
 #pragma once
 #include "experts/route.cuh"
@@ -60,27 +60,65 @@ template <int count> TW_DEVICE unsigned lanes_alike(int key, bool has_key) {
   return same;
 }
 
+/* The expert of a pair, which another block may have written. */
+template <RouteConfig config> TW_DEVICE int expert_of(const i32 *experts, int pair) {
+  const i32 *at = experts + (long long)(pair / config.chosen) * config.experts_stride + pair % config.chosen;
+  return (int)look((const unsigned *)at);
+}
+
+/* Stores what is known of a pair that has its place. */
+template <RouteConfig config, PairsConfig arranging>
+TW_DEVICE void store_pair(const PairsBuffers<config> &buffers, int pair, int expert, int place) {
+  const int row = pair / config.chosen, slot = pair % config.chosen;
+  buffers.order[place] = row;
+  if constexpr (arranging.has_owners) buffers.owners[place] = expert;
+#pragma unroll
+  for (int s = 0; s < config.chosen; s++)
+    if (slot == s) buffers.places[s][row] = place;
+}
+
+/* Up to 32 pairs, by one warp. */
+template <RouteConfig config, PairsConfig arranging>
+TW_DEVICE void arrange_few(int pairs, const i32 *experts, const PairsBuffers<config> &buffers) {
+  constexpr int count = config.count, per_lane = (count + 31) / 32;
+  const int lane = threadIdx.x % 32, e = lane < pairs ? expert_of<config>(experts, lane) : count;
+  int place = 0, below[per_lane];
+#pragma unroll
+  for (int i = 0; i < per_lane; i++) below[i] = 0;
+  for (int pair = 0; pair < pairs; pair++) {
+    const int other = __shfl_sync(ALL_LANES, e, pair);
+    place += other < e || (other == e && pair < lane);
+#pragma unroll
+    for (int i = 0; i < per_lane; i++) below[i] += other < 32 * i + lane;
+  }
+  if (lane < pairs) store_pair<config, arranging>(buffers, lane, e, place);
+#pragma unroll
+  for (int i = 0; i < per_lane; i++)
+    if (32 * i + lane < count) buffers.starts[32 * i + lane] = below[i];
+  if (lane == 0) buffers.starts[count] = pairs;
+}
+
 template <RouteConfig config, PairsConfig arranging>
 TW_DEVICE void arrange_pairs(int rows, const i32 *experts, const PairsBuffers<config> &buffers) {
-  constexpr int count = config.count, chosen = config.chosen, warps = config.threads / 32;
+  constexpr int count = config.count, warps = config.threads / 32;
   /* Warps that have parts: their counts take 32 KB at most. */
   constexpr int most = 8192 / count < 1 ? 1 : 8192 / count, sorters = warps < most ? warps : most;
   constexpr int per_lane = (count + 31) / 32;
   __shared__ int counts[sorters][count], begins[32 * per_lane];
-  const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, pairs = rows * chosen;
+  const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, pairs = rows * config.chosen;
   const int part = max((pairs + 32 * sorters - 1) / (32 * sorters), 1) * 32, used = (pairs + part - 1) / part;
   const int begin = warp * part, end = begin + part < pairs ? begin + part : pairs;
   const unsigned before = (1u << lane) - 1;
-  const auto expert_of = [&](int pair) {
-    const i32 *at = experts + (long long)(pair / chosen) * config.experts_stride + pair % chosen;
-    return (int)look((const unsigned *)at);
-  };
+  if (pairs <= 32) {
+    if (warp == 0) arrange_few<config, arranging>(pairs, experts, buffers);
+    return;
+  }
   for (int i = thread; i < used * count; i += config.threads) counts[i / count][i % count] = 0;
   __syncthreads();
   if (warp < used) {
     for (int first = begin; first < end; first += 32) {
       const bool is_there = first + lane < end;
-      const int e = is_there ? expert_of(first + lane) : 0;
+      const int e = is_there ? expert_of<config>(experts, first + lane) : 0;
       const unsigned same = lanes_alike<count>(e, is_there);
       if (is_there && (same & before) == 0) counts[warp][e] += __popc(same);
       __syncwarp();
@@ -122,19 +160,15 @@ TW_DEVICE void arrange_pairs(int rows, const i32 *experts, const PairsBuffers<co
   __syncthreads();
   if (warp >= used) return;
   for (int first = begin; first < end; first += 32) {
-    const int pair = first + lane, row = pair / chosen, slot = pair % chosen;
+    const int pair = first + lane;
     const bool is_there = pair < end;
-    const int e = is_there ? expert_of(pair) : 0;
+    const int e = is_there ? expert_of<config>(experts, pair) : 0;
     const unsigned same = lanes_alike<count>(e, is_there);
     const int place = begins[e] + counts[warp][e] + __popc(same & before);
     __syncwarp();
     if (is_there) {
       if ((same & before) == 0) counts[warp][e] += __popc(same);
-      buffers.order[place] = row;
-      if constexpr (arranging.has_owners) buffers.owners[place] = e;
-#pragma unroll
-      for (int s = 0; s < chosen; s++)
-        if (slot == s) buffers.places[s][row] = place;
+      store_pair<config, arranging>(buffers, pair, e, place);
     }
     __syncwarp();
   }
