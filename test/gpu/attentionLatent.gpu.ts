@@ -8,10 +8,10 @@ import { LATENT_SHAPES, withTails } from '../codegen/cuda/latentCases.js';
 import { PathWorld } from '../codegen/cuda/pathCases.js';
 import { Bench, skip } from './attentionBench.js';
 
-const CAPACITY = 2048;
+const CAPACITY = 4096;
 /** DeepSeek's own, too: with these widths blocks have other numbers of slots and columns. */
 const SHAPES: readonly Shape[] = [...LATENT_SHAPES, { ...LATENT_SHAPES[0], headDim: 512 }];
-const ROWS = [0, 31, 32, 255, 256, 511, 512, 898, 899, 900, 904];
+const ROWS = [0, 31, 32, 255, 256, 511, 512, 898, 1023, 1024, 1299, 1300, 1304];
 
 describe('latent attention on a device', { skip }, () => {
   let bench: Bench;
@@ -31,14 +31,15 @@ describe('latent attention on a device', { skip }, () => {
         plans.map((plan) => ({ s, plan })),
         CAPACITY,
       );
-      const world = new PathWorld(s, [900, 5], 4);
+      const world = new PathWorld(s, [1300, 5], 4);
       const data = withTails(world.call(world.whole, { placement: 1, row: ROWS }), s);
       let first: Float64Array | undefined;
       for (const plan of plans) {
         const { out, buffers } = await bench.run(s, plan, data, CAPACITY);
         const want = reference(s, data, buffers);
         const limit = 3 * tolerance(s, plan);
-        const wrong = out.findIndex((x, i) => !(Math.abs(x - want[i]!) < limit));
+        // A result of 16 bits is rounded.
+        const wrong = out.findIndex((x, i) => !(Math.abs(x - want[i]!) < limit + Math.abs(want[i]!) * 2 ** -10));
         assert(wrong < 0, `${label(s, plan)}: element ${wrong} is ${out[wrong]!}, not ${want[wrong]!} ± ${limit}`);
         if (plan.skeleton === 'mma') assert.deepEqual(out, (first ??= out), `${label(s, plan)}: other bits`);
       }

@@ -7,8 +7,8 @@
  * All warps of the group then have all scores, compute the same weights, and multiply these with a quarter of the
  * values' columns. Groups of a block share tiles of keys; those whose queries have another path take them in turn.
  *
- * CHUNK keys make one partial result; partial results are merged in order of position. The blocks of a cluster
- * take chunks in turn, and each adds up some columns of all of them: the bits depend on the query and its path alone.
+ * Of every LATENT_STREAMS chunks of CHUNK keys, the same one of each makes one partial result, a stream; streams are
+ * merged in order, so that they are sent once, however long a path is. The blocks of a cluster take streams in turn, and each adds up some columns of all of them: the bits depend on the query and its path alone.
  * Two buffers for the chunks of a round are enough: who sends those of a round has added the ones of the round before,
  * so everybody has sent these, and had added the ones before them.
  *
@@ -21,6 +21,28 @@
 #include "lib/barrier.cuh"
 
 namespace tw {
+
+constexpr int LATENT_STREAMS = 8, CHUNK_TILES = CHUNK / TILE_KEYS;
+
+/* The tile behind one of its stream. */
+TW_DEVICE int next_of_stream(int tile) {
+  return tile + 1 + ((tile + 1) % CHUNK_TILES == 0 ? (LATENT_STREAMS - 1) * CHUNK_TILES : 0);
+}
+TW_DEVICE int streams_of(int keys) { return min((keys + CHUNK - 1) / CHUNK, LATENT_STREAMS); }
+
+/* A block's tiles: those of every `cluster`-th stream. From `tiles` on there is none. */
+template <int cluster> struct LatentWalk {
+  int stream, tiles, tile;
+  TW_DEVICE LatentWalk(int rank, int tiles) : stream(rank), tiles(tiles), tile(first()) {}
+  TW_DEVICE int first() const { return stream < LATENT_STREAMS ? stream * CHUNK_TILES : tiles; }
+  TW_DEVICE bool is_there() const { return tile < tiles; }
+  TW_DEVICE void go_on() {
+    tile = next_of_stream(tile);
+    if (tile < tiles) return;
+    stream += cluster;
+    tile = first();
+  }
+};
 
 /*
  * A chunk's result as a lane has it: columns of rows lane / 4 and 8 below, their maxima and sums. Weights of every 8
@@ -210,7 +232,7 @@ template <PathConfig config, class Operands> TW_DEVICE void latent_attention(con
   using Layout = LatentLayout<config>;
   using Key = typename Operands::KeyType;
   constexpr int d = config.head_dim, groups = Layout::groups, threads = 128 * groups, slots = config.slots;
-  constexpr int steps = Layout::steps, chunk_tiles = CHUNK / TILE_KEYS;
+  constexpr int steps = Layout::steps;
   constexpr int parts_of_query = (config.heads + 15) / 16;
   static_assert(sizeof(Key) == 2 && slots >= 2);
   TW_DYNAMIC_SHARED(memory, 128);
@@ -265,18 +287,15 @@ template <PathConfig config, class Operands> TW_DEVICE void latent_attention(con
     for (to = from + 1; to < groups && paths[to].begin == paths[from].begin; to++) keys = max(keys, paths[to].keys);
     if (keys <= 0) continue;
     const int begin = paths[from].begin, last = group >= from && group < to ? own.keys - 1 : -1;
-    const int tiles = (keys + TILE_KEYS - 1) / TILE_KEYS, chunks = (keys + CHUNK - 1) / CHUNK;
-    /* The block's n-th tile. */
-    const auto tile_of = [&](int n) {
-      return (n / chunk_tiles * config.cluster + rank) * chunk_tiles + n % chunk_tiles;
-    };
+    const int tiles = (keys + TILE_KEYS - 1) / TILE_KEYS, chunks = streams_of(keys);
+    LatentWalk<config.cluster> ahead(rank, tiles);
     /* Eight threads copy a row. */
     constexpr int rows_at_once = threads / 8, passes = TILE_KEYS / rows_at_once;
     int places[passes];
-    const auto find = [&](int n) {
+    const auto find = [&] {
 #pragma unroll
       for (int p = 0; p < passes; p++) {
-        const int i = tile_of(n) * TILE_KEYS + p * rows_at_once + thread / 8;
+        const int i = ahead.tile * TILE_KEYS + p * rows_at_once + thread / 8;
         places[p] = i < keys ? x.key[begin + i] : -1;
       }
     };
@@ -294,27 +313,29 @@ template <PathConfig config, class Operands> TW_DEVICE void latent_attention(con
     };
 #pragma unroll
     for (int n = 0; n < slots - 1; n++) {
-      find(n);
-      if (tile_of(n) < tiles) start(n);
+      find();
+      if (ahead.is_there()) start(n);
       copy_commit();
+      ahead.go_on();
     }
-    find(slots - 1);
+    find();
 
     LatentAnswer<config> total;
     LatentSums<config> sums;
     if constexpr (config.cluster > 1) sums.clear(); else total.clear();
-    int n = 0, slot = 0;
-    /* Of several blocks, the chunks of the last round are added in one more. */
+    int slot = 0;
+    /* A chunk here is a stream. Of several blocks, the chunks of the last round are added in one more. */
     for (int round = 0; round * config.cluster < chunks + (config.cluster > 1 ? config.cluster : 0); round++) {
       const int chunk = round * config.cluster + rank;
       LatentAnswer<config> answer;
       answer.clear();
-      for (int tile = chunk * chunk_tiles; tile < (chunk + 1) * chunk_tiles && tile < tiles; tile++, n++) {
+      for (int tile = chunk < chunks ? chunk * CHUNK_TILES : tiles; tile < tiles; tile = next_of_stream(tile)) {
         copy_wait<slots - 2>();
         __syncthreads();  /* The tile is there, the one before has been read. */
-        if (tile_of(n + slots - 1) < tiles) start(slot == 0 ? slots - 1 : slot - 1);
+        if (ahead.is_there()) start(slot == 0 ? slots - 1 : slot - 1);
         copy_commit();
-        find(n + slots);
+        ahead.go_on();
+        find();
         const unsigned at = slot * Layout::tile_bytes;
         slot = slot == slots - 1 ? 0 : slot + 1;
         const int key = tile * TILE_KEYS;

@@ -38,20 +38,14 @@ template <PathConfig config> struct LatentTeams {
   static_assert(slots >= 3 && barriers_at + (slots + 6) * 8 <= config.shared_bytes, "memory is what a schedule says");
 };
 
-/* A block's part of a query: tiles of every `cluster`-th chunk. */
+/* A block's part of a query: every `cluster`-th stream, called a chunk here. */
 template <PathConfig config> struct LatentPart {
-  static constexpr int chunk_tiles = CHUNK / TILE_KEYS;
   Path path;
   int rank, tiles, chunks;
 
   TW_DEVICE LatentPart(const Path &path, int rank)
-      : path(path), rank(rank), tiles((path.keys + TILE_KEYS - 1) / TILE_KEYS),
-        chunks((path.keys + CHUNK - 1) / CHUNK) {}
-  /* The block's n-th tile. */
-  TW_DEVICE int tile_of(int n) const {
-    return (n / chunk_tiles * config.cluster + rank) * chunk_tiles + n % chunk_tiles;
-  }
-  TW_DEVICE int tiles_of(int chunk) const { return min(tiles - chunk * chunk_tiles, chunk_tiles); }
+      : path(path), rank(rank), tiles((path.keys + TILE_KEYS - 1) / TILE_KEYS), chunks(streams_of(path.keys)) {}
+  TW_DEVICE LatentWalk<config.cluster> walk() const { return { rank, tiles }; }
 };
 
 constexpr int WEIGHING_TEAM = 1, VALUES_TEAM = 2;
@@ -91,9 +85,8 @@ TW_DEVICE void weigh_latents(const Operands &x, unsigned char *memory, const Lat
       (lane >> 4) * (2 * steps * 32);
   int n = 0, slot = 0, turn = 0;
   for (int chunk = part.rank; chunk < part.chunks; chunk += config.cluster) {
-    const int count = part.tiles_of(chunk);
     float top[2] = { -infinity(), -infinity() }, sum[2] = { 0.0f, 0.0f };
-    for (int at = 0; at < count; at++, n++) {
+    for (int tile = chunk * CHUNK_TILES; tile < part.tiles; tile = next_of_stream(tile), n++) {
       barriers[slot].wait(turn);
       const unsigned keys = keys_at + slot * Layout::tile_bytes;
       if (++slot == slots) {
@@ -116,7 +109,7 @@ TW_DEVICE void weigh_latents(const Operands &x, unsigned char *memory, const Lat
       float s[4];
 #pragma unroll
       for (int e = 0; e < 4; e++) s[e] = add(add(add(parts[0][e], parts[1][e]), parts[2][e]), parts[3][e]);
-      const int key = (chunk * LatentPart<config>::chunk_tiles + at) * TILE_KEYS + warp * 8 + lane % 4 * 2;
+      const int key = tile * TILE_KEYS + warp * 8 + lane % 4 * 2;
 #pragma unroll
       for (int e = 0; e < 4; e++)
         if (key + e % 2 >= path.keys) s[e] = -infinity();
@@ -151,7 +144,7 @@ TW_DEVICE void weigh_latents(const Operands &x, unsigned char *memory, const Lat
           rows[16 + lane / 4 + 8 * half] = top[half];
         }
       }
-      if (at == count - 1) {
+      if (next_of_stream(tile) >= part.tiles) {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
           const float all = quad_sum(sum[half]);
@@ -180,10 +173,11 @@ TW_DEVICE void mix_latents(const Operands &x, unsigned char *memory, const Laten
 
   /* Eight threads copy a row. */
   int places[passes];
-  const auto find = [&](int n) {
+  LatentWalk<config.cluster> ahead = part.walk();
+  const auto find = [&] {
 #pragma unroll
     for (int p = 0; p < passes; p++) {
-      const int i = part.tile_of(n) * TILE_KEYS + p * 16 + thread / 8;
+      const int i = ahead.tile * TILE_KEYS + p * 16 + thread / 8;
       places[p] = i < path.keys ? x.key[path.begin + i] : -1;
     }
   };
@@ -201,11 +195,12 @@ TW_DEVICE void mix_latents(const Operands &x, unsigned char *memory, const Laten
     }
     barriers[slot].arrive_copied();
   };
-  for (int n = 0; n < slots && part.tile_of(n) < part.tiles; n++) {
-    find(n);
+  for (int n = 0; n < slots && ahead.is_there(); n++) {
+    find();
     start(n);
+    ahead.go_on();
   }
-  find(slots);
+  find();
   if constexpr (config.cluster > 1) cluster_arrive();
 
   const unsigned values_at = shared + (lane & 15) * Layout::row_bytes + (lane >> 4) * 16 + warp * (d / 4) * 2;
@@ -226,16 +221,17 @@ TW_DEVICE void mix_latents(const Operands &x, unsigned char *memory, const Laten
   };
   int n = 0, slot = 0;
   for (int round = 0, chunk; (chunk = round * config.cluster + part.rank) < part.chunks; round++) {
-    const int count = part.tiles_of(chunk);
     LatentAnswer<config> answer;
     answer.clear();
-    for (int at = 0; at < count; at++, n++) {
+    const int first = chunk * CHUNK_TILES;
+    for (int tile = first; tile < part.tiles; tile = next_of_stream(tile), n++) {
       barriers[Layout::weights_there + n % 2].wait(n / 2 % 2);
       if (n > 0) {
         named_sync<128>(VALUES_TEAM);  /* The tile before has been read. */
-        if (part.tile_of(n - 1 + slots) < part.tiles) {
+        if (ahead.is_there()) {
           start(slot == 0 ? slots - 1 : slot - 1);
-          find(n + slots);
+          ahead.go_on();
+          find();
         }
       }
       Weights weight;
@@ -249,7 +245,7 @@ TW_DEVICE void mix_latents(const Operands &x, unsigned char *memory, const Laten
       }
       const float *const rows = (const float *)(memory + Layout::rows_at + n % 2 * Layout::tile_rows_bytes);
       const float keep[2] = { rows[lane / 4], rows[lane / 4 + 8] };
-      if (at == count - 1) {
+      if (next_of_stream(tile) >= part.tiles) {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
           const float4 of = *(const float4 *)(rows + 32 + (lane / 4 + 8 * half) * 4);
@@ -279,7 +275,7 @@ TW_DEVICE void mix_latents(const Operands &x, unsigned char *memory, const Laten
         }
       }
       if constexpr (config.cluster > 1)
-        if (at == 0 && round > 0) add_round(round - 1);
+        if (tile == first && round > 0) add_round(round - 1);
     }
     if constexpr (config.cluster == 1) {
       total.add(answer);
@@ -324,8 +320,9 @@ template <PathConfig config, class Operands> TW_DEVICE void latent_teams_attenti
   if constexpr (config.reads_ahead) {
     /* Rows that this call has yet to write are brought to L2 as well. Nothing is read from there before the wait. */
     constexpr int lines = Layout::depth / 64;
-    for (int n = 0; n < Layout::slots; n++) {
-      const int i = part.tile_of(n) * TILE_KEYS + (int)threadIdx.x / 8;
+    LatentWalk<config.cluster> ahead = part.walk();
+    for (int n = 0; n < Layout::slots; n++, ahead.go_on()) {
+      const int i = ahead.tile * TILE_KEYS + (int)threadIdx.x / 8;
       if (i >= path.keys) break;
       const long long place = max(x.key[path.begin + i], 0);
       for (int line = threadIdx.x % 8; line < lines; line += 8) {
