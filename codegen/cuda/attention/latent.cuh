@@ -8,7 +8,8 @@
  * values' columns. Groups of a block share tiles of keys; those whose queries have another path take them in turn.
  *
  * Of every LATENT_STREAMS chunks of CHUNK keys, the same one of each makes one partial result, a stream; streams are
- * merged in order, so that they are sent once, however long a path is. The blocks of a cluster take streams in turn, and each adds up some columns of all of them: the bits depend on the query and its path alone.
+ * merged in order, so that they are sent once, however long a path is. The blocks of a cluster take streams in turn,
+ * and each adds up some columns of all of them: the bits depend on the query and its path alone.
  * Two buffers for the chunks of a round are enough: who sends those of a round has added the ones of the round before,
  * so everybody has sent these, and had added the ones before them.
  *
