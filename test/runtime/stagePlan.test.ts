@@ -121,7 +121,7 @@ describe('the stages of a plan', () => {
     ]);
     expect(statesOf([using(first!), ...others], 1)).toEqual([]);
     const allUsing = (name: string) => plan.launches.map((launch) => using(launch, name));
-    expect(() => statesOf(allUsing('kept'), 0)).toThrow('State kept is used by stages 0 and 1');
+    expect(() => statesOf(allUsing('kept'), 0)).toThrow('stages 0 and 1 of the pipeline would share the state kept');
     for (const stage of [0, 1]) expect(names(statesOf(allUsing('own'), stage))).toEqual(['own']);
   });
 });
