@@ -20,16 +20,23 @@ export interface TimedCall {
 
 /** Keys and values of `rows` rows, or keys that are values, with their tails. */
 export function timedCache(bench: Bench, s: Shape, rows: number): ReadonlyMap<string, CudaMemory> {
-  const width = s.kvHeads * s.headDim;
-  const widths = s.tail === undefined ? { k: width, v: width } : { k: width, kTail: s.tail };
   const cache = new Map(
-    Object.entries(widths).map(([name, columns]) => [name, new bench.cuda.Memory(bench.device, rows * columns * 2)]),
+    (s.tail === undefined ? ['k', 'v'] : ['k', 'kTail']).map((name) => [
+      name,
+      new bench.cuda.Memory(bench.device, rows * strideOf(s, name) * 2),
+    ]),
   );
   for (const memory of cache.values()) memory.fill(FILLED);
   return cache;
 }
 
 const median = (values: Float64Array): number => [...values].sort((a, b) => a - b)[values.length >> 1]!;
+
+/** Elements from a row of a buffer to the next. */
+function strideOf(s: Shape, name: string): number {
+  const decl = attentionModule(s).module.buffers.find((each) => each.name === name)!;
+  return rowStride(decl, { T: TIMED_CAPACITY, R: TIMED_CAPACITY, C: TIMED_CAPACITY }, DTYPE_BYTES[decl.dtype]);
+}
 
 /** What calls in turn read and write, as it lies on the device; `cache` are keys and values of all. */
 export function layOutCalls(
@@ -47,13 +54,8 @@ export function layOutCalls(
   const { buffers } = attentionModule(s).module;
   const memory = calls.map(({ paths, lists }) => {
     const rows = ['q', 'out', ...(s.tail === undefined ? [] : ['qTail'])].map((name) => {
-      const decl = buffers.find((each) => each.name === name)!;
-      const stride = rowStride(
-        decl,
-        { T: TIMED_CAPACITY, R: TIMED_CAPACITY, C: TIMED_CAPACITY },
-        DTYPE_BYTES[decl.dtype],
-      );
-      const target = make(roundUp(paths, ROW_PAD) * stride * DTYPE_BYTES[decl.dtype]);
+      const { dtype } = buffers.find((each) => each.name === name)!;
+      const target = make(roundUp(paths, ROW_PAD) * strideOf(s, name) * DTYPE_BYTES[dtype]);
       target.fill(FILLED);
       return [name, target] as const;
     });
