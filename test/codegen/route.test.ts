@@ -16,8 +16,8 @@ import { randomArray, randomSource, runGenerated } from './harness.js';
 import { TESTED } from './tested.js';
 
 const ROWS = 37;
-/** Of several blocks, where the last arranges what others chose; and of one warp. */
-const MANY_ROWS = 150;
+/** Of several blocks, where the last arranges what others chose, with more than 256 pairs a warp; and of one warp. */
+const MANY_ROWS = 190;
 const FEW_ROWS = 6;
 const [COUNT, CHOSEN] = [48, 5];
 const WEIGHTS = Array.from({ length: CHOSEN }, (_, slot) => `weight_${slot}`);

@@ -66,6 +66,28 @@ template <RouteConfig config> TW_DEVICE int expert_of(const i32 *experts, int pa
   return (int)look((const unsigned *)at);
 }
 
+/*
+ * Calls f(pair, its expert, whether there is one) for each lane's pairs of a part, in order. Experts come from L2:
+ * several are on their way together.
+ */
+template <RouteConfig config, typename F>
+TW_DEVICE void each_pair(int begin, int end, const i32 *experts, const F &f) {
+  constexpr int ahead = 8;
+  for (int first = begin; first < end; first += 32 * ahead) {
+    int own[ahead];
+#pragma unroll
+    for (int i = 0; i < ahead; i++) {
+      const int pair = first + 32 * i + (int)threadIdx.x % 32;
+      own[i] = pair < end ? expert_of<config>(experts, pair) : 0;
+    }
+#pragma unroll
+    for (int i = 0; i < ahead; i++) {
+      const int pair = first + 32 * i + (int)threadIdx.x % 32;
+      if (first + 32 * i < end) f(pair, own[i], pair < end);
+    }
+  }
+}
+
 /* Stores what is known of a pair that has its place. */
 template <RouteConfig config, PairsConfig arranging>
 TW_DEVICE void store_pair(const PairsBuffers<config> &buffers, int pair, int expert, int place) {
@@ -116,13 +138,11 @@ TW_DEVICE void arrange_pairs(int rows, const i32 *experts, const PairsBuffers<co
   for (int i = thread; i < used * count; i += config.threads) counts[i / count][i % count] = 0;
   __syncthreads();
   if (warp < used) {
-    for (int first = begin; first < end; first += 32) {
-      const bool is_there = first + lane < end;
-      const int e = is_there ? expert_of<config>(experts, first + lane) : 0;
+    each_pair<config>(begin, end, experts, [&](int, int e, bool is_there) {
       const unsigned same = lanes_alike<count>(e, is_there);
       if (is_there && (same & before) == 0) counts[warp][e] += __popc(same);
       __syncwarp();
-    }
+    });
   }
   __syncthreads();
   /* Of each expert the pairs of warps before each warp, and of all of them. */
@@ -159,10 +179,7 @@ TW_DEVICE void arrange_pairs(int rows, const i32 *experts, const PairsBuffers<co
   }
   __syncthreads();
   if (warp >= used) return;
-  for (int first = begin; first < end; first += 32) {
-    const int pair = first + lane;
-    const bool is_there = pair < end;
-    const int e = is_there ? expert_of<config>(experts, pair) : 0;
+  each_pair<config>(begin, end, experts, [&](int pair, int e, bool is_there) {
     const unsigned same = lanes_alike<count>(e, is_there);
     const int place = begins[e] + counts[warp][e] + __popc(same & before);
     __syncwarp();
@@ -171,7 +188,7 @@ TW_DEVICE void arrange_pairs(int rows, const i32 *experts, const PairsBuffers<co
       store_pair<config, arranging>(buffers, pair, e, place);
     }
     __syncwarp();
-  }
+  });
 }
 
 /* The kernel, once the one before has ended (await_previous). */
