@@ -151,6 +151,8 @@ async function main(options: GenerateBenchOptions): Promise<void> {
     script: 'bench:generate',
   });
   const busy: number[] = [];
+  /** Sequences side by side, and the last call that has a token of each: some end before others. */
+  let width = 0;
   let last: CallArrays | undefined;
   /** The call of prompts with most tokens. */
   let longest: CallArrays | undefined;
@@ -159,7 +161,7 @@ async function main(options: GenerateBenchOptions): Promise<void> {
     ...executor,
     capacity: executor.capacity,
     call: async (name, inputs, epoch) => {
-      last = inputs;
+      if (tokensOf(inputs) === width) last = inputs;
       if (tokensOf(inputs) > Math.max(tokensOf(longest), ...batches)) longest = inputs;
       const result = await executor.call(name, inputs, epoch);
       const spans = result.spans ?? [];
@@ -187,6 +189,7 @@ async function main(options: GenerateBenchOptions): Promise<void> {
   const readRate = target === 'cpu' ? new ReadRate(threads) : undefined;
   for (const batch of batches) {
     const { vocabSize } = checkpoint.config;
+    [width, last] = [batch, undefined];
     await readRate?.measure();
     const { generated, decode, onDevices, promptSeconds } = await timed(
       { model: served, busy },
