@@ -260,7 +260,7 @@ class Fuser extends GroupRules {
   private placeGather({ operands: { x, index }, result }: NodeOf<'gather_rows'>): void {
     const base = this.home(this.viewed(result));
     this.homes.set(result, base.kind === 'group' ? base : { kind: 'memory' });
-    // Of sums the parts are in memory, and readers add up those of their own rows.
+    // A sum is in memory as its parts, and readers add up those of their own rows.
     if (!this.isSummed(this.viewed(x))) this.store(this.viewed(x));
     this.store(index);
   }
