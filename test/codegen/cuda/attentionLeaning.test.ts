@@ -6,8 +6,9 @@ import { describe, expect, it } from 'vitest';
 import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
 import { expectSame } from '../../support/numbers.js';
 import { casesHere, isThorough } from '../../support/thorough.js';
-import { label, MMA, reference, SIMT, tolerance } from './attentionCases.js';
+import { label, MMA, reference, SIMT } from './attentionCases.js';
 import { type AttentionData, emulate, prepare, type Shape } from './attentionHarness.js';
+import { emulateClose } from './emulateClose.js';
 import { LEANING_PATHS, LEANING_TREES, leaningTrees, withSlopes } from './leaningCases.js';
 import { gather, pathSchedule, PathWorld, type Piece } from './pathCases.js';
 import { sampleOf, schedulesOf } from './pathSchedules.js';
@@ -25,16 +26,6 @@ prepare([
   ...TREE_PLANS.map((each) => ({ ...each, capacity: OPTIONS.tokensCapacity })),
 ]);
 
-function expectClose(s: Shape, data: AttentionData, plan: CudaAttentionSchedule): Float64Array {
-  const { out, buffers } = emulate(s, plan, data, OPTIONS);
-  const want = reference(s, data, buffers);
-  const limit = tolerance(s, plan);
-  out.forEach((x, i) => {
-    if (!(Math.abs(x - want[i]!) < limit)) expect.fail(`${label(s, plan)}: element ${i} is ${x}, not ${want[i]!}`);
-  });
-  return out;
-}
-
 describe('scores that fall with distance', () => {
   it.each(PLANS.map((each) => ({ ...each, name: label(each.s, each.plans[0]!) })))(
     'agree with float64 over paths, with the same bits under every schedule and in pieces: $name',
@@ -43,7 +34,7 @@ describe('scores that fall with distance', () => {
       const call = (pieces: readonly Piece[], placement: number): AttentionData =>
         withSlopes(world.call(pieces, { placement }), s);
       const data = call(world.whole, 1);
-      const answers = plans.map((plan) => ({ plan, out: expectClose(s, data, plan) }));
+      const answers = plans.map((plan) => ({ plan, out: emulateClose(s, data, plan, OPTIONS) }));
       const tensorCores = answers.filter(({ plan }) => plan.skeleton !== 'simt');
       const [first, ...others] = tensorCores;
       for (const { plan, out } of others) expectSame(out, first!.out, JSON.stringify(plan));
@@ -65,7 +56,7 @@ describe('scores that fall with distance', () => {
   it.each(TREE_PLANS.map((each) => ({ ...each, name: label(each.s, each.plan) })))(
     'agree with float64 over trees: $name',
     ({ s, plan }) => {
-      expectClose(s, leaningTrees(s, 3), plan);
+      emulateClose(s, leaningTrees(s, 3), plan, OPTIONS);
     },
   );
 });
