@@ -37,8 +37,6 @@ const CALLS: readonly Call[] = [
   { texts: 64, tokens: 1, keys: 2047 },
   { texts: 8, tokens: 1, keys: 11_999 },
 ];
-/** CUDA cores take too long for more. */
-const MOST_SIMT = 4 * 2048 * 2048;
 
 function listsOf({ texts, tokens, keys }: Call): TimedCall {
   const length = tokens + keys;
@@ -77,15 +75,15 @@ async function main(): Promise<void> {
         const other = call.tokens > 1 ? all.find((each) => each.skeleton === skeleton) : undefined;
         if (other !== undefined && chosen.skeleton !== skeleton) plans.set(skeleton, other);
       }
-      const simt = all.find(({ skeleton }) => skeleton === 'simt')!;
-      if (timed.paths * (call.tokens + call.keys) <= MOST_SIMT) plans.set('simt', simt);
+      // Of prompts, CUDA cores have more blocks than a launch may.
+      if (call.tokens === 1) plans.set('simt', all.find(({ skeleton }) => skeleton === 'simt')!);
       await bench.prepare(
         [...plans.values()].map((plan) => ({ s, plan })),
         TIMED_CAPACITY,
       );
       const laid = layOutCalls(bench, s, [timed], cache);
       for (const [which, plan] of plans) {
-        const samples = { rounds: 5, launches: which === 'simt' || call.tokens > 1 ? 2 : 20 };
+        const samples = { rounds: 5, launches: call.tokens > 1 ? 2 : 20 };
         const time = await timeOf(bench, s, plan, timed, laid.memory, samples);
         const what = `${call.texts} x ${call.tokens} tokens behind ${call.keys} keys`;
         console.log(`${name}: ${what}, ${which} (${cudaScheduling.key(plan)}): ${time.toFixed(1)} us`);
