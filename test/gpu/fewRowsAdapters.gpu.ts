@@ -91,19 +91,18 @@ function prepare(which: (typeof CASES)[number][0], rank: number, facts: CudaFact
 
 describe('rows of adapters', { skip }, () => {
   let launcher: Launcher;
-  let prepared: readonly ReturnType<typeof prepare>[] = [];
-  // All at once: compilers take seconds for each.
-  before(async () => {
+  before(() => {
     assert(typeof arch === 'string');
     launcher = new Launcher(arch);
-    prepared = CASES.map(([which, rank]) => prepare(which, rank, launcher.facts));
-    await launcher.load(prepared.flatMap(({ texts }) => texts));
   });
   after(() => launcher.release());
 
-  for (const [i, [which, rank]] of CASES.entries())
+  for (const [which, rank] of CASES)
     it(`${which} of rank ${rank}`, async () => {
-      const { own, legal, all, arranged, apart, base, inside, tiles, shrinks } = prepared[i]!;
+      const prepared = prepare(which, rank, launcher.facts);
+      const { own, legal, all, arranged, apart, base, inside, tiles, shrinks } = prepared;
+      // All at once: compilers take seconds for each.
+      await launcher.load(prepared.texts);
       const run = async ({ emitted, memory, values }: Arranged, rows: number, texts = emitted) => {
         // Tensor maps show the rows that memory has.
         for (const text of texts) await launcher.launch(text, memory, { T: rows, R: 1 }, roundUp(rows, ROW_PAD));

@@ -6,7 +6,14 @@ import { sourceRows } from '../../../ir/packing.js';
 import { FORMATS } from '../../../ir/storage.js';
 import { type AdapterSlots } from '../../../ir/adapterRows.js';
 import { attachAdapters } from '../../../passes/attachAdapters.js';
-import { arrangeModule, type Arranged, type EmulateOptions, emulateModule, loadEmulator } from './emulate.js';
+import {
+  arrangeModule,
+  type Arranged,
+  type EmulateOptions,
+  emulateModule,
+  loadEmulator,
+  remembered,
+} from './emulate.js';
 import { layerGemm, type LayerGemm, type WgmmaCase } from './wgmmaKernels.js';
 
 export interface AdapterCase {
@@ -76,46 +83,50 @@ function slotValues(decl: WeightDecl, seed: number): Float64Array {
   return format.decode(format.encode(matrix(rows, decl.k, seed, 1 / 16)));
 }
 
-function valuesOf(
-  { module, base }: AdapterCase,
-  { slots, rows = slots.map((_, i) => i), cancels = false }: RowsOfAdapters,
-) {
-  const inputs = base.module.buffers
-    .filter(({ space }) => space !== 'weight')
-    .map(({ name, dtype, columns }, seed): [string, Float64Array] => {
-      const width = Number(columns);
-      const values = new Float64Array(rows.length * width);
-      rows.forEach((row, i) => {
-        const own = numbers(row, width, seed);
-        if (cancels && name === base.kernel.a) own[width - 1] = own[0] = 1 + (row % 8) / 8;
-        values.set(
-          dtype === 'u8' ? own.map((x) => Math.abs(x * 64)) : name === 'parts' ? own.map((x) => Math.abs(x)) : own,
-          i * width,
-        );
-      });
-      return [name, values];
-    });
+function weightValues({ module, base }: AdapterCase) {
   const columns = base.kernel.segments[0]!.columns;
   const tensor = (seed: number): RawTensor => ({
     rows: columns,
     columns: base.kernel.k,
     data: matrix(columns, base.kernel.k, seed, 1 / 8),
   });
-  const slotsOf = new Map(
+  const slots = new Map(
     module.weights.flatMap((decl, i) => (decl.slots === undefined ? [] : [[decl.name, slotValues(decl, 11 + i)]])),
   );
+  const tensors = new Map([
+    ['a', tensor(3)],
+    ['b', tensor(4)],
+  ]);
+  return { tensors, slots };
+}
+const weightsOf = remembered(weightValues);
+
+function valuesOf(own: AdapterCase, { slots, rows = slots.map((_, i) => i), cancels = false }: RowsOfAdapters) {
+  const { module, base } = own;
+  const inputs = base.module.buffers
+    .filter(({ space }) => space !== 'weight')
+    .map(({ name, dtype, columns }, seed): [string, Float64Array] => {
+      const width = Number(columns);
+      const values = new Float64Array(rows.length * width);
+      rows.forEach((row, i) => {
+        const left = numbers(row, width, seed);
+        if (cancels && name === base.kernel.a) left[width - 1] = left[0] = 1 + (row % 8) / 8;
+        values.set(
+          dtype === 'u8' ? left.map((x) => Math.abs(x * 64)) : name === 'parts' ? left.map((x) => Math.abs(x)) : left,
+          i * width,
+        );
+      });
+      return [name, values];
+    });
+  const weights = cancels ? weightValues(own) : weightsOf(own);
   for (const { name, k, slots: of } of cancels ? module.weights : []) {
-    const values = of?.holds === 'a' ? slotsOf.get(name)! : new Float64Array();
+    const values = of?.holds === 'a' ? weights.slots.get(name)! : new Float64Array();
     for (let i = 0; i < values.length; i += k) [values[i], values[i + k - 1]] = [LARGE, -LARGE];
   }
   return {
     sizes: { T: rows.length, R: 1 },
     inputs: new Map<string, Float64Array>([...inputs, ['adapter', Float64Array.from(slots)]]),
-    tensors: new Map([
-      ['a', tensor(3)],
-      ['b', tensor(4)],
-    ]),
-    slots: slotsOf,
+    ...weights,
   };
 }
 
@@ -176,14 +187,14 @@ export function emulateBoth(
 
 /** The shrink kernel alone. */
 export const emulateShrink = (
-  { module, shrink, base, kernel }: AdapterCase,
+  own: AdapterCase,
   rows: RowsOfAdapters,
   tile: ShrinkRows,
   options: Pick<EmulateOptions, 'backwards' | 'mutate'> = {},
 ): Float64Array => {
-  const own = { ...module, kernels: [shrink] };
-  const values = valuesOf({ module, shrink, base, kernel }, rows);
-  return emulateModule(own, { ...values, schedules: [shrinkSchedule(tile)], ...options }).values.get(shrink.out)!;
+  const { module, shrink } = own;
+  const given = { ...valuesOf(own, rows), schedules: [shrinkSchedule(tile)], ...options };
+  return emulateModule({ ...module, kernels: [shrink] }, given).values.get(shrink.out)!;
 };
 
 /** The product without adapters, of the same rows. */
@@ -194,19 +205,27 @@ export const emulateBase = (
 ): ReadonlyMap<string, Float64Array> =>
   emulateModule(own.base.module, { ...valuesOf(own, rows), schedules: [schedule] }).values;
 
-/** Both kernels and their memory, for a GPU. */
+const packedOf = remembered((_: KernelModule) => new Map<string, Buffer>());
+
+/** Both kernels and their memory, for a GPU: weights are packed once for all calls. */
 export const arrangeAdapters = (own: AdapterCase, rows: RowsOfAdapters, { shrink, gemm }: AdapterSchedules): Arranged =>
-  arrangeModule(own.module, { ...valuesOf(own, rows), schedules: [shrinkSchedule(shrink), gemm] });
+  arrangeModule(own.module, {
+    ...{ ...valuesOf(own, rows), schedules: [shrinkSchedule(shrink), gemm] },
+    packed: packedOf(own.module),
+  });
 
 /** The product that shrinks its rows, and its memory. */
 export function arrangeShrinking(own: AdapterCase, rows: RowsOfAdapters, gemm: CudaGemmSchedule): Arranged {
   const { module, schedules } = shrinkingModule(own, gemm, 1);
-  return arrangeModule(module, { ...valuesOf(own, rows), schedules });
+  return arrangeModule(module, { ...valuesOf(own, rows), schedules, packed: packedOf(own.module) });
 }
 
 /** The product without adapters, of the same rows. */
 export const arrangeBase = (own: AdapterCase, rows: RowsOfAdapters, schedule: CudaGemmSchedule): Arranged =>
-  arrangeModule(own.base.module, { ...valuesOf(own, rows), schedules: [schedule] });
+  arrangeModule(own.base.module, {
+    ...{ ...valuesOf(own, rows), schedules: [schedule] },
+    packed: packedOf(own.base.module),
+  });
 
 /** What the product writes, a row at a time. */
 export function outputsOf(

@@ -3,7 +3,7 @@ import type { CudaSchedule } from '../../../ir/cuda.js';
 import type { GemmKernel, WeightDecl } from '../../../ir/kernel.js';
 import { interpretModule } from '../../../ir/kernelInterpreter.js';
 import { sourceRows } from '../../../ir/packing.js';
-import { arrangeModule, type Arranged, emulateModule, type EmulateOptions } from './emulate.js';
+import { arrangeModule, type Arranged, emulateModule, type EmulateOptions, remembered } from './emulate.js';
 import { valuesOf } from './emulateLayerGemm.js';
 import type { WgmmaCase } from './wgmmaKernels.js';
 
@@ -100,9 +100,11 @@ export const emulateAdapted = (
 ): ReadonlyMap<string, Float64Array> =>
   emulateModule(own.module, { ...adapterValues(own, slotOf), schedules: [schedule], ...options }).values;
 
+const packedOf = remembered((_: WgmmaCase) => new Map<string, Buffer>());
+
 /** The contraction under one schedule, and its memory, for running it on a GPU. */
 export const arrangeAdapted = (own: WgmmaCase, slotOf: readonly number[], schedule: CudaSchedule): Arranged =>
-  arrangeModule(own.module, { ...adapterValues(own, slotOf), schedules: [schedule] });
+  arrangeModule(own.module, { ...adapterValues(own, slotOf), schedules: [schedule], packed: packedOf(own) });
 
 /** The same in float64, rounded where kernels round. */
 export function interpretAdapted(own: WgmmaCase, slotOf: readonly number[]): ReadonlyMap<string, Float64Array> {

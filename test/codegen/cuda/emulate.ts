@@ -146,6 +146,8 @@ export interface EmulateOptions {
   readonly tensors?: ReadonlyMap<string, RawTensor>;
   /** Of weights with slots, their logical matrices one behind another. Default: zeros. */
   readonly slots?: ReadonlyMap<string, Float64Array>;
+  /** Weights as they lie in memory, by name, which are not packed again. Filled with those that it lacks. */
+  readonly packed?: Map<string, Buffer>;
   readonly schedules: readonly CudaSchedule[];
   /** The capacity of every extent. Default: the size of the first, rounded up to whole tiles. */
   readonly tokensCapacity?: number;
@@ -216,6 +218,16 @@ export function packSlots(decl: WeightDecl, given: Float64Array | undefined): Bu
   );
   packed.reduce((at, each) => at + (bytes.set(each, at), each.length), 0);
   return bytes;
+}
+
+/** Remembers of each object what was computed of it. */
+export function remembered<Of extends object, Value>(compute: (of: Of) => Value): (of: Of) => Value {
+  const known = new WeakMap<Of, Value>();
+  return (of) => {
+    const value = known.get(of) ?? compute(of);
+    known.set(of, value);
+    return value;
+  };
 }
 
 export function blocksOf(extent: GridExtent, sizes: Extents, multiprocessors: number, cluster = 1): number {
@@ -305,13 +317,15 @@ export function arrangeModule(module: KernelModule, options: EmulateOptions): Ar
     ({ name, values }) => [name, { rows: values.length, columns: 1, data: Float64Array.from(values) }] as const,
   );
   const tensors = new Map([...(options.tensors ?? []), ...constants]);
-  for (const decl of module.weights)
-    memory.set(
-      decl.name,
-      decl.slots === undefined
+  for (const decl of module.weights) {
+    const packed =
+      options.packed?.get(decl.name) ??
+      (decl.slots === undefined
         ? packForGpu(decl, logicalWeight(decl, tensors, true))
-        : packSlots(decl, options.slots?.get(decl.name)),
-    );
+        : packSlots(decl, options.slots?.get(decl.name)));
+    options.packed?.set(decl.name, packed);
+    memory.set(decl.name, packed);
+  }
   const emitted = module.kernels.map((kernel, i) => {
     const text = emitCudaKernel(kernel, module, options.schedules[i]!, capacity);
     const { mutate } = options;
