@@ -5,7 +5,7 @@ import type { CodesEncoding } from '../ir/encoding.js';
 import { DRAFT, type FunctionInterface, SCORE, STEP } from '../ir/function.js';
 import type { Graph, GraphModule } from '../ir/graph/graph.js';
 import { printGraph, printModule } from '../ir/graph/printer.js';
-import { type BlockName, type CodeFormat, isCodeFormat } from '../ir/storage.js';
+import { type BlockName, type CodeFormat, isBlockFormat, isCodeFormat } from '../ir/storage.js';
 import type { DType } from '../ir/types.js';
 import { type Checkpoint, openCheckpoint } from '../models/checkpoint.js';
 import { withDraft } from '../models/draft/open.js';
@@ -194,7 +194,7 @@ export const storedFormats = (
     [...tensors.values()].flatMap((tensor): [string, BlockName | CodeFormat][] => {
       if (tensor.kind !== 'encoded') return [];
       const { name, encoding, shape } = tensor;
-      if (encoding.kind === 'blocks') return [[name, encoding.block]];
+      if (encoding.kind === 'blocks') return isBlockFormat(encoding.block) ? [[name, encoding.block]] : [];
       const format = OF_LAYER.test(name) ? scaledByRows(encoding, at(shape, 1)) : undefined;
       if (format === undefined) return [];
       const own = PRECISIONS[format];

@@ -2,9 +2,14 @@
  * Blocks of ggml: neighbours of a row with their scales, packed together. Layouts: ggml-common.h and ggml-quants.c of
  * https://github.com/ggml-org/ggml. Scales of blocks are f16; `d` is the first unless said otherwise.
  */
-import { FORMATS, type BlockName } from './storage.js';
+import { e2m1Value } from './microscaled.js';
+import { BLOCK_NAMES, FORMATS } from './storage.js';
 
 export { BLOCK_NAMES, type BlockName } from './storage.js';
+
+/** Blocks that files may have: those that kernels read as they are, and one that is decoded while it is packed. */
+export const STORED_BLOCKS = [...BLOCK_NAMES, 'mxfp4'] as const;
+export type StoredBlock = (typeof STORED_BLOCKS)[number];
 
 export interface Block {
   readonly elements: number;
@@ -35,7 +40,7 @@ function inSubBlocks(block: Uint8Array, codeOf: (subBlock: number, i: number) =>
 /** The code of 4 bits of element i of sub-block g: low halves of 32 bytes are one sub-block, high halves the next. */
 const nibble = (codes: Uint8Array, g: number, i: number): number => (codes[32 * (g >> 1) + i]! >> (4 * (g & 1))) & 15;
 
-export const BLOCKS: Readonly<Record<BlockName, Block>> = {
+export const BLOCKS: Readonly<Record<StoredBlock, Block>> = {
   /** d, i8[32] */
   q8_0: {
     elements: 32,
@@ -79,6 +84,18 @@ export const BLOCKS: Readonly<Record<BlockName, Block>> = {
         const high = (block[128 + 32 * half + i]! >> (2 * quarter)) & 3;
         return d * signed(block[192 + (at >> 4)]!) * ((low | (high << 4)) - 32);
       });
+    },
+  },
+  /** A byte e, 16 bytes: low halves are elements 0 … 15, high halves 16 … 31; 2^(e − 127) · code of E2M1. */
+  mxfp4: {
+    elements: 32,
+    bytes: 17,
+    decode: (block) => {
+      const scale = block[0] === 255 ? NaN : 2 ** (block[0]! - 127);
+      return Float64Array.from(
+        { length: 32 },
+        (_, i) => scale * e2m1Value((block[1 + (i & 15)]! >> (i < 16 ? 0 : 4)) & 15),
+      );
     },
   },
 };

@@ -6,7 +6,8 @@
  * The value of an element is one f32: the exact value of its formula, rounded once. So it is the same wherever it is
  * decoded.
  */
-import { BLOCKS, type BlockName } from './blocks.js';
+import { BLOCKS, type StoredBlock } from './blocks.js';
+import { e2m1Value } from './microscaled.js';
 import { FORMATS, type FormatName } from './storage.js';
 
 /**
@@ -32,9 +33,6 @@ function smallFloat(code: number, exponentBits: number): number {
   return code & 0x80 ? -magnitude : magnitude;
 }
 
-/** Magnitudes by the lowest three bits of a code. */
-const E2M1 = [0, 0.5, 1, 1.5, 2, 3, 4, 6];
-
 export const CODES: Readonly<Record<CodeType, CodeFacts>> = {
   u2: { bits: 2, isFloat: false, valueOf: (code) => code },
   u4: { bits: 4, isFloat: false, valueOf: (code) => code },
@@ -47,7 +45,7 @@ export const CODES: Readonly<Record<CodeType, CodeFacts>> = {
     valueOf: (code) =>
       (code & 0x7f) > 0x7c ? NaN : (code & 0x7f) === 0x7c ? (code & 0x80 ? -Infinity : Infinity) : smallFloat(code, 5),
   },
-  e2m1: { bits: 4, isFloat: true, valueOf: (code) => (code & 8 ? -1 : 1) * E2M1[code & 7]! },
+  e2m1: { bits: 4, isFloat: true, valueOf: e2m1Value },
 };
 
 /** A matrix of codes. Neighbours share a word, little endian. */
@@ -92,7 +90,7 @@ export interface CodesEncoding {
 /** Rows of blocks, each of which holds its own scales. */
 export interface BlocksEncoding {
   readonly kind: 'blocks';
-  readonly block: BlockName;
+  readonly block: StoredBlock;
 }
 
 export type Encoding = CodesEncoding | BlocksEncoding;

@@ -79,7 +79,7 @@ function codeOf(value: number): number {
 }
 
 /** The value of a code without its power. */
-const valueOf = (code: number): number => (code & 8 ? -1 : 1) * MAGNITUDES[code & 7]!;
+export const e2m1Value = (code: number): number => (code & 8 ? -1 : 1) * MAGNITUDES[code & 7]!;
 
 /** Rows of k columns as codes, and for every 32 of them the exponent of their power of two. */
 interface Microscaled {
@@ -107,7 +107,7 @@ function microscale(values: Float64Array): Microscaled {
 /** The nearest values that are stored so; those that are stay as they are. */
 export function roundToMicroscaled(values: Float64Array): Float64Array {
   const { codes, exponents } = microscale(values);
-  return Float64Array.from(codes, (code, i) => valueOf(code) * 2 ** exponents[Math.floor(i / MICRO_COLUMNS)]!);
+  return Float64Array.from(codes, (code, i) => e2m1Value(code) * 2 ** exponents[Math.floor(i / MICRO_COLUMNS)]!);
 }
 
 /** The memory of matrices [rows, k]; `rowOf` is the row at each physical one, −1 for none. For tests. */

@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import { readdirSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UserError } from '../../errors.js';
-import { type BlockName, BLOCKS } from '../../ir/blocks.js';
+import { BLOCKS, type StoredBlock } from '../../ir/blocks.js';
 import { quote } from '../../system/json.js';
 import { fileSize, isFolder, readRange, withFile } from '../../system/read.js';
 import type { WeightEntry, WeightFile } from '../model/tensors.js';
@@ -18,10 +18,10 @@ export interface ElementType {
   readonly blockElements: number;
   readonly blockBytes: number;
   /** Default: elements are floats. */
-  readonly block?: BlockName;
+  readonly block?: StoredBlock;
 }
 
-const quantized = (name: string, block: BlockName): ElementType => ({
+const quantized = (name: string, block: StoredBlock): ElementType => ({
   name,
   blockElements: BLOCKS[block].elements,
   blockBytes: BLOCKS[block].bytes,
@@ -37,6 +37,7 @@ const READ: Readonly<Record<number, ElementType>> = {
   13: quantized('Q5_K', 'q5_k'),
   14: quantized('Q6_K', 'q6_k'),
   30: { name: 'BF16', blockElements: 1, blockBytes: 2 },
+  39: quantized('MXFP4', 'mxfp4'),
 };
 
 /** Types that a file may have and that are not read. */
@@ -64,7 +65,6 @@ const OTHERS: Readonly<Record<number, string>> = {
   29: 'IQ1_M',
   34: 'TQ1_0',
   35: 'TQ2_0',
-  39: 'MXFP4',
   40: 'NVFP4',
 };
 
@@ -75,7 +75,7 @@ export const elementType = (code: number): ElementType | undefined =>
   Object.hasOwn(READ, code) ? READ[code] : undefined;
 
 /** The blocks of a type by its name; undefined if its elements are floats. */
-export const blockOf = (name: string): BlockName | undefined =>
+export const blockOf = (name: string): StoredBlock | undefined =>
   Object.values(READ).find((type) => type.name === name)?.block;
 
 /** The name of a type that is not read. */

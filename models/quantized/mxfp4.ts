@@ -21,7 +21,8 @@ export const mxfp4: QuantizationMethod = {
 export function microscaledIn(tensors: ReadonlyMap<string, TensorLocation>): ReadonlySet<string> {
   const isStored = (tensor: TensorLocation): boolean => {
     if (tensor.kind === 'random') return tensor.isMicroscaled === true;
-    if (tensor.kind !== 'encoded' || tensor.encoding.kind !== 'codes') return false;
+    if (tensor.kind !== 'encoded') return false;
+    if (tensor.encoding.kind === 'blocks') return tensor.encoding.block === 'mxfp4';
     const { codes, scales, zero } = tensor.encoding;
     return (
       codes.type === 'e2m1' &&

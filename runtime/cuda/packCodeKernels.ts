@@ -220,7 +220,7 @@ extern "C" __global__ void __launch_bounds__(${CODES_THREADS}, 2)
 export const CODE_NUMBERS = { u2: 0, u4: 1, u8: 2, i8: 3, e4m3: 4, e5m2: 5, e2m1: 6 } as const;
 export const SCALE_NUMBERS = { f32: 0, f16: 1, bf16: 2, e8m0: 3 } as const;
 /** Blocks of ggml; 0: codes with scales. */
-export const BLOCK_NUMBERS = { q8_0: 1, q4_0: 2, q4_k: 3, q5_k: 4, q6_k: 5 } as const;
+export const BLOCK_NUMBERS = { q8_0: 1, q4_0: 2, q4_k: 3, q5_k: 4, q6_k: 5, mxfp4: 6 } as const;
 /** What is read of a matrix. */
 export const READ_NUMBERS = { values: 0, codes: 1, scales: 2, 'row scales': 3 } as const;
 
@@ -293,6 +293,12 @@ static __device__ __forceinline__ bool tw_is_scale(float value) {
   return (bits & 0x7f800000u) != 0x7f800000u && (bits & 0x7fffffffu) != 0;
 }
 
+/** 2^(code - 127). */
+static __device__ __forceinline__ float tw_power_of(tw_encoded *matrix, unsigned code) {
+  if (code == 255u) matrix->isDamaged = 1;
+  return __uint_as_float(code == 255u ? 0x7fc00000u : code == 0 ? 0x00400000u : code << 23);
+}
+
 /** The scale and the zero point of an element. */
 static __device__ __forceinline__ void tw_affine(tw_encoded *matrix, const char *source, int row, int column,
                                                  float *scale, int *zero) {
@@ -303,10 +309,7 @@ static __device__ __forceinline__ void tw_affine(tw_encoded *matrix, const char 
   if (type == 0) *scale = ((const float *)scales)[index];
   else if (type == 1) *scale = tw_from_f16(((const unsigned short *)scales)[index]);
   else if (type == 2) *scale = __uint_as_float((unsigned)((const unsigned short *)scales)[index] << 16);
-  else {
-    const unsigned code = ((const unsigned char *)scales)[index];
-    *scale = __uint_as_float(code == 255u ? 0x7fc00000u : code == 0 ? 0x00400000u : code << 23);
-  }
+  else *scale = tw_power_of(matrix, ((const unsigned char *)scales)[index]);
   if (!tw_is_scale(*scale)) matrix->isDamaged = 1;
   *zero = matrix->zero;
   if (matrix->hasZeros == 0) return;
@@ -333,6 +336,10 @@ static __device__ __forceinline__ float tw_block_value(tw_encoded *matrix, const
     return tw_product(d, (float)((block[2 + i % 16] >> (i < 16 ? 0 : 4) & 15) - 8));
   }
   const int unit = column % 256 / 32, i = column % 32;
+  if (matrix->block == 6) {
+    const unsigned char *block = rows + (long long)(column / 32) * 17;
+    return tw_product(tw_number_of(block[1 + i % 16] >> (i < 16 ? 0 : 4) & 15u, 6), tw_power_of(matrix, block[0]));
+  }
   if (matrix->block == 5) {
     const unsigned char *block = rows + (long long)(column / 256) * 210;
     const int half = unit / 4, quarter = unit % 4;

@@ -85,9 +85,25 @@ TW_CLONES bool decodeQ6_K(const uint8_t *block, size_t unit, float *out) {
   return d.isFinite;
 }
 
+/** E2M1: sign, 2 bits of exponent with bias 1, one of the fraction. */
+inline float fromE2M1(uint32_t code) {
+  const uint32_t magnitude = code & 7u;
+  return floatOf((code & 8u) << 28 | (magnitude < 2 ? magnitude * 0x3f000000u : (magnitude << 22) + (126u << 23)));
+}
+
+TW_CLONES bool decodeMXFP4(const uint8_t *block, size_t, float *out) {
+  const uint32_t power = block[0];
+  const float scale = floatOf(power == 0 ? 0x00400000u : power << 23);
+  for (size_t i = 0; i < 16; i++) {
+    out[i] = scale * fromE2M1(block[1 + i] & 15);
+    out[i + 16] = scale * fromE2M1(block[1 + i] >> 4);
+  }
+  return power != 255;
+}
+
 const BlockFormat BLOCK_FORMATS[] = {
     {"q8_0", 1, 34, decodeQ8_0},  {"q4_0", 1, 18, decodeQ4_0},  {"q4_k", 8, 144, decodeQ4_K},
-    {"q5_k", 8, 176, decodeQ5_K}, {"q6_k", 8, 210, decodeQ6_K},
+    {"q5_k", 8, 176, decodeQ5_K}, {"q6_k", 8, 210, decodeQ6_K}, {"mxfp4", 1, 17, decodeMXFP4},
 };
 
 }  // namespace

@@ -99,14 +99,28 @@ describe('encoded weights', () => {
     expect(values).toThrow('the scale of row 3, column 32 is ');
   });
 
-  it('refuses a scale of a block that is not finite', async () => {
-    const { source } = sample(ENCODINGS['q4_k']!, 2, 512, (parts) => {
-      parts.blocks!.set([0, 0x7c], 144 * 3 + 2);
+  it.each([
+    ['q4_k', [0, 0x7c], 144 * 3 + 2],
+    ['mxfp4Blocks', [255], 17 * 24],
+  ] as const)('refuses a scale of a block that is not finite: %s', async (name, bits, at) => {
+    const { source } = sample(ENCODINGS[name]!, 2, 512, (parts) => {
+      parts.blocks!.set(bits, at);
       return parts;
     });
     await expect(load(source)).rejects.toThrow(
       `${source.parts.blocks!.file}: tensor "t": the scale of row 1, column 256 is not finite`,
     );
+  });
+
+  it('has the numbers of E2M1 in blocks, low halves first, of every power', async () => {
+    const numbers = [0, 0.5, 1, 1.5, 2, 3, 4, 6, -0, -0.5, -1, -1.5, -2, -3, -4, -6];
+    const codes = Uint8Array.from({ length: 16 }, (_, i) => i + 16 * (15 - i));
+    const powers = [0, 1, 2, 100, 127, 128, 200, 252];
+    const blocks = Uint8Array.from(powers.flatMap((power) => [power, ...codes]));
+    const { source, values } = sample(ENCODINGS['mxfp4Blocks']!, 4, 64, () => ({ blocks }));
+    const wanted = powers.flatMap((power) => [...numbers, ...numbers.toReversed()].map((x) => x * 2 ** (power - 127)));
+    expect(await load(source)).toEqual(Float32Array.from(wanted));
+    expect(Float32Array.from(values())).toEqual(Float32Array.from(wanted));
   });
 
   it.each([

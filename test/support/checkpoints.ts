@@ -1,7 +1,7 @@
 /** Copies of checkpoints whose experts lie in one tensor for each layer and kind, as transformers 5 has them. */
 import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { decodeEncoded } from '../../ir/encoding.js';
+import { decodeEncoded, type PerPart } from '../../ir/encoding.js';
 import { FORMATS } from '../../ir/storage.js';
 import type { TensorLocation, WeightEntry } from '../../models/model/tensors.js';
 import { readSafetensorsHeader } from '../../models/weights/safetensors.js';
@@ -111,10 +111,12 @@ export function storedValues(place: TensorLocation): Float64Array {
     return values;
   }
   if (place.kind === 'encoded') {
-    const { file, offset, byteLength } = place.parts.blocks!;
-    const blocks = readFileSync(file).subarray(offset, offset + byteLength);
+    const parts = Object.entries(place.parts).map(([name, { file, offset, byteLength }]) => [
+      name,
+      readFileSync(file).subarray(offset, offset + byteLength),
+    ]);
     const columns = elements / rows;
-    const whole = decodeEncoded(place.encoding, place.rows, columns, { blocks });
+    const whole = decodeEncoded(place.encoding, place.rows, columns, Object.fromEntries(parts) as PerPart<Uint8Array>);
     for (let row = 0; row < rows; row++) {
       const from = encodedRow(place, row) * columns;
       values.set(whole.subarray(from, from + columns), row * columns);
@@ -123,11 +125,12 @@ export function storedValues(place: TensorLocation): Float64Array {
   }
   if (place.kind !== 'assembled') throw new Error(`${place.name} is in no file`);
   const columns = elements / rows;
-  for (const { file, offset, row, rows: count, column, columns: width, isTransposed, stride } of place.tiles) {
+  for (const tile of place.tiles) {
+    const { file, offset, row, rows: count, column, columns: width, isTransposed, stride, step = 1 } = tile;
     const source = readFileSync(file);
     for (let i = 0; i < count; i++)
       for (let j = 0; j < width; j++) {
-        const at = offset + bytes(1, isTransposed ? j * stride + i : i * stride + j);
+        const at = offset + bytes(1, isTransposed ? j * stride + i * step : i * stride + j * step);
         values.set(decode(source.subarray(at, at + bytes(1, 1))), (row + i) * columns + column + j);
       }
   }

@@ -1,7 +1,7 @@
 /** Matrices of every encoding with seeded bytes, and files of them. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { BLOCK_NAMES, type BlockName, BLOCKS } from '../../ir/blocks.js';
+import { type BlockName, BLOCKS, STORED_BLOCKS, type StoredBlock } from '../../ir/blocks.js';
 import {
   byteCodes,
   type CodesEncoding,
@@ -84,9 +84,9 @@ export const ENCODINGS: Readonly<Record<string, Encoding>> = {
   fp8Blocks: codes({ codes: byteCodes('e4m3'), scales: grid('f32', 16, 48, false), zero: NONE }),
   mxfp4: codes({ codes: wordCodes('e2m1', 'row', false), scales: grid('e8m0', 1, 32, false), zero: NONE }),
   fp8Powers: codes({ codes: byteCodes('e5m2'), scales: grid('e8m0', 1, 32, false), zero: NONE }),
-  ...(Object.fromEntries(BLOCK_NAMES.map((block) => [block, { kind: 'blocks', block }])) as Readonly<
-    Record<BlockName, Encoding>
-  >),
+  ...(Object.fromEntries(
+    STORED_BLOCKS.map((block) => [block === 'mxfp4' ? 'mxfp4Blocks' : block, { kind: 'blocks', block }]),
+  ) as Readonly<Record<BlockName | 'mxfp4Blocks', Encoding>>),
 };
 
 /** A row of this encoding has a multiple of so many elements. */
@@ -109,12 +109,13 @@ const SCALES: Readonly<Record<ScaleType, (next: (below: number) => number) => re
   bf16: (next) => [next(256), 0x3c | (next(2) << 7)],
   e8m0: (next) => [118 + next(8)],
 };
-const F16_PLACES: Readonly<Record<BlockName, readonly number[]>> = {
+const SCALE_PLACES: Readonly<Record<StoredBlock, readonly number[]>> = {
   q8_0: [0],
   q4_0: [0],
   q4_k: [0, 2],
   q5_k: [0, 2],
   q6_k: [208],
+  mxfp4: [0],
 };
 
 /** Bytes of every part of a matrix [rows, k]. */
@@ -126,7 +127,8 @@ export function sampleParts(encoding: Encoding, rows: number, k: number, seed: n
   if (encoding.kind === 'blocks') {
     const { bytes } = BLOCKS[encoding.block];
     for (let at = 0; at < parts.blocks!.length; at += bytes)
-      for (const place of F16_PLACES[encoding.block]) parts.blocks!.set(SCALES.f16(next), at + place);
+      for (const place of SCALE_PLACES[encoding.block])
+        parts.blocks!.set(SCALES[encoding.block === 'mxfp4' ? 'e8m0' : 'f16'](next), at + place);
     return parts;
   }
   const size = SCALES[encoding.scales.type](next).length;

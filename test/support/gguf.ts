@@ -32,7 +32,17 @@ export interface GgufFile {
   readonly offsetOf?: (tensor: GgufTensor, offset: number) => number;
 }
 
-export const GGUF_TYPES = { F32: 0, F16: 1, Q4_0: 2, Q8_0: 8, Q4_K: 12, Q5_K: 13, Q6_K: 14, BF16: 30 } as const;
+export const GGUF_TYPES = {
+  F32: 0,
+  F16: 1,
+  Q4_0: 2,
+  Q8_0: 8,
+  Q4_K: 12,
+  Q5_K: 13,
+  Q6_K: 14,
+  BF16: 30,
+  MXFP4: 39,
+} as const;
 export type GgufType = keyof typeof GGUF_TYPES;
 
 export const u32 = (value: number): Buffer => {

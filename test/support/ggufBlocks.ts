@@ -93,6 +93,17 @@ const MAKERS: Readonly<Record<BlockType, (random: Random) => Row>> = {
   Q4_K: (random) => superBlock(random, 4),
   Q5_K: (random) => superBlock(random, 5),
   Q6_K: sixBits,
+  MXFP4: (random) => {
+    const power = 118 + below(random, 5);
+    const codes = drawn(random, 32, 16);
+    // In ggml's words: codes are twice the numbers, and the scale is half of the power.
+    const twice = [0, 1, 2, 3, 4, 6, 8, 12];
+    const bytes = Buffer.from(codes.slice(0, 16).map((code, i) => code + 16 * codes[i + 16]!));
+    return {
+      bytes: Buffer.concat([Buffer.of(power), bytes]),
+      values: codes.map((code) => (code & 8 ? -1 : 1) * twice[code & 7]! * 2 ** (power - 128)),
+    };
+  },
 };
 
 export const BLOCK_TYPES = Object.keys(MAKERS) as BlockType[];

@@ -147,7 +147,7 @@ describe('a hostile GGUF file is refused', () => {
     [15, 'Q8_K'],
     [23, 'IQ4_XS'],
     [34, 'TQ1_0'],
-    [39, 'MXFP4'],
+    [40, 'NVFP4'],
     [77, 'an unknown type, 77'],
   ])('with elements of type %s by their name', (type, name) => {
     expect(refusal(tensors(described('a', [256], type, 0)))).toBe(`x.gguf: tensor "a" is ${name}, which is not read`);

@@ -107,12 +107,13 @@ describeFake('encoded matrices on the fake driver', (fake) => {
     ['fp8Powers', 'scales', [255], 'no number'],
     ['q4_k', 'blocks', [0, 0x20, 0xff, 0x7f], 'not finite'],
     ['q6_k', 'blocks', undefined, 'not finite'],
+    ['mxfp4Blocks', 'blocks', [255], 'not finite'],
   ] as const)('%s: a scale that is none is named as the host names it', async (name, part, bits, what) => {
     const encoding: Encoding = ENCODINGS[name]!;
     const { source } = sampleSource(folder, `${name}_damaged`, encoding, ROWS, K, 5, (parts) => {
       const changed = Uint8Array.from(parts[part]!);
       if (bits === undefined) changed.set([0, 0x7e], 210 * 17 + 208);
-      else changed.set(bits, name === 'q4_k' ? 144 * 21 : 64 * bits.length);
+      else changed.set(bits, name === 'q4_k' ? 144 * 21 : name === 'mxfp4Blocks' ? 17 * 21 : 64 * bits.length);
       return { ...parts, [part]: changed };
     });
     const weightPlan = planOf(source);

@@ -1,6 +1,6 @@
 /** Microscaled weights through the real addon and the device's own code on the fake driver: the values of files. */
 import { expect, it } from 'vitest';
-import { wordCodes, type CodesEncoding } from '../../../ir/encoding.js';
+import { type Encoding, wordCodes } from '../../../ir/encoding.js';
 import type { WeightDecl } from '../../../ir/kernel.js';
 import { packMicroscaled, roundToMicroscaled } from '../../../ir/microscaled.js';
 import { physicalToLogical } from '../../../ir/packing.js';
@@ -14,13 +14,16 @@ import { temporaryFolder } from '../kernels.js';
 import { buildPackShim, PACK_PTX } from './packShim.js';
 
 const K = 192;
-const ENCODING: CodesEncoding = {
-  kind: 'codes',
-  codes: wordCodes('e2m1', 'row', false),
-  scales: { type: 'e8m0', blockRows: 1, blockColumns: 32, isTransposed: false },
-  zero: { kind: 'constant', value: 0 },
-  hasGroups: false,
-};
+const ENCODINGS: readonly Encoding[] = [
+  {
+    kind: 'codes',
+    codes: wordCodes('e2m1', 'row', false),
+    scales: { type: 'e8m0', blockRows: 1, blockColumns: 32, isTransposed: false },
+    zero: { kind: 'constant', value: 0 },
+    hasGroups: false,
+  },
+  { kind: 'blocks', block: 'mxfp4' },
+];
 
 describeFake('microscaled weights on the fake driver', (fake) => {
   const folder = temporaryFolder();
@@ -50,9 +53,9 @@ describeFake('microscaled weights on the fake driver', (fake) => {
     }
   }
 
-  it('keep the values of codes and powers, gates and ups in turns, each expert for itself', async () => {
+  it.each(ENCODINGS)('keep the values of $kind, gates and ups in turns, each expert for itself', async (encoding) => {
     const rows = 24;
-    const made = [1, 2, 3, 4].map((i) => sampleSource(folder, `mx_${i}`, ENCODING, rows, K, i));
+    const made = [1, 2, 3, 4].map((i) => sampleSource(folder, `${encoding.kind}_${i}`, encoding, rows, K, i));
     const tensors = new Map<string, TensorSource>(made.map(({ source }, i) => [`t${i}`, source]));
     const sources = made.map((_, i) => ({ tensor: `t${i}`, rows }));
     const { bytes, decl } = await load({ sources, pairing: { kind: 'interleave', width: 8 }, experts: 2 }, tensors);
