@@ -16,6 +16,8 @@ export interface ScanCase {
   readonly hasSkip?: boolean;
   /** Trees go on from rows of states, and write some. */
   readonly isKept?: boolean;
+  /** Rows of states. Default: STATES. */
+  readonly states?: number;
 }
 
 /** Rows of states. */
@@ -60,7 +62,20 @@ export function treeInputs(parents: readonly number[]): ReadonlyMap<string, Floa
 }
 
 export function scanModule(own: ScanCase): KernelModule {
-  const { rule, mask, keyHeads, heads, keyDim, valueDim, dtype = 'f32', epsilon, scale, hasSkip, isKept = false } = own;
+  const {
+    rule,
+    mask,
+    keyHeads,
+    heads,
+    keyDim,
+    valueDim,
+    dtype = 'f32',
+    epsilon,
+    scale,
+    hasSkip,
+    isKept = false,
+    states = STATES,
+  } = own;
   const input = (name: string, type: DType, columns: number, rows = 'T') =>
     ({ name, dtype: type, rows, columns, space: 'input' }) as const;
   const arena = (name: string) => ({ name, dtype: 'i32', rows: 'T', columns: 1, space: 'arena' }) as const;
@@ -76,7 +91,7 @@ export function scanModule(own: ScanCase): KernelModule {
     input('beta', 'f32', heads),
     ...(isKept ? ['from', 'to', 'also'].map((name) => input(name, 'i32', 1)) : []),
   ];
-  const state = { name: 'state', dtype: 'f32', rows: STATES, columns: heads * keyDim * valueDim } as const;
+  const state = { name: 'state', dtype: 'f32', rows: states, columns: heads * keyDim * valueDim } as const;
   const roles = {
     begin: { kind: 'row', of: 'C' },
     position: { kind: 'depth' },

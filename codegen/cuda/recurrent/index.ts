@@ -44,29 +44,45 @@ export function emitLinks(
   return emittedPlain(source, threads, { kind: 'tiles', extent: rows, per: threads / 32, times: 1 });
 }
 
-/** Columns of a warp, and rows of queries, keys and values that are fetched together, as scan.cuh has them. */
-const WARP_COLUMNS = 8;
-const CHUNK_ROWS = 8;
-/** Most warps of a block: all have the same queries and keys. */
-const MAX_WARPS = 4;
-/** Rows in which the trees of a block begin; fewer where many trees may have a row each, as texts that go on do. */
-const WINDOW = 32;
-const STEP_WINDOW = 8;
-/** States of rows where paths part that a block keeps: two of 128 rows leave room for three blocks. */
-const KEPT_STATES = 2;
+/**
+ * How a scan is shared out: lanes that have some rows each of the same columns, columns of a lane, most warps of a
+ * block, rows that are fetched together, states of rows where paths part that a block keeps, and blocks whose registers
+ * a multiprocessor must have room for. Results do not depend on it.
+ */
+export interface ScanShape {
+  readonly lanes: 4 | 8 | 16;
+  readonly laneColumns: 1 | 2 | 4;
+  readonly warps: number;
+  readonly chunkRows: number;
+  readonly kept: number;
+  readonly blocks: number;
+}
+/** 16 columns of a warp: a key's 128 bytes that its lanes read are used four times. Three blocks have 75 KB each. */
+export const SCAN_SHAPE: ScanShape = { lanes: 8, laneColumns: 4, warps: 4, chunkRows: 4, kept: 2, blocks: 3 };
+
+/** Threads of a block, blocks that have all columns of all heads, and bytes of shared memory. */
+export function scanLaunch(
+  { heads, keyDim, valueDim }: Pick<ScanKernel, 'heads' | 'keyDim' | 'valueDim'>,
+  { lanes, laneColumns, warps: most, chunkRows, kept }: ScanShape,
+): { readonly threads: number; readonly lines: number; readonly sharedBytes: number } {
+  const warpColumns = (32 / lanes) * laneColumns;
+  const warps = Math.min(most, Math.ceil(valueDim / warpColumns));
+  const columns = warps * warpColumns;
+  const padded = roundUp(keyDim, 4 * lanes);
+  const chunk = chunkRows * (2 * padded + columns + 2);
+  return {
+    threads: 32 * warps,
+    lines: heads * Math.ceil(valueDim / columns),
+    sharedBytes: 4 * (2 * chunk + kept * padded * columns),
+  };
+}
 
 export function emitScan(kernel: ScanKernel, operands: CudaOperands, _: CudaLoopSchedule, symbol: string): EmittedCuda {
   const { keyHeads, heads, keyDim, valueDim, rule, scale = 1, epsilon, skip, rows } = kernel;
-  const warps = Math.min(MAX_WARPS, Math.ceil(valueDim / WARP_COLUMNS));
-  const threads = 32 * warps;
-  const columns = warps * WARP_COLUMNS;
+  const { lanes, laneColumns, chunkRows, kept: keptStates, blocks } = SCAN_SHAPE;
+  const { threads, lines, sharedBytes } = scanLaunch(kernel, SCAN_SHAPE);
   const stride = (name: string): number => operands.get(name).stride;
-  const padded = roundUp(keyDim, 16);
   const { kept } = kernel;
-  const window = kept === undefined ? WINDOW : STEP_WINDOW;
-  const chunk =
-    CHUNK_ROWS * (2 * padded + columns + 2) + 2 * (CHUNK_ROWS + 4) + (kept === undefined ? 0 : 2 * CHUNK_ROWS);
-  const sharedBytes = 4 * (3 * chunk + (KEPT_STATES * padded * threads) / 4);
   const fields: ConfigFields = {
     keyHeads,
     heads,
@@ -84,9 +100,11 @@ export function emitScan(kernel: ScanKernel, operands: CudaOperands, _: CudaLoop
     betaStride: stride(kernel.beta),
     skipStride: skip === undefined ? 0 : stride(skip),
     outStride: stride(kernel.out),
-    window,
-    kept: KEPT_STATES,
+    kept: keptStates,
     ...(kept === undefined ? {} : { keeps: true, statesStride: stride(kept.state) }),
+    lanes,
+    laneColumns,
+    chunkRows,
     threads,
   };
   const typeOf = (name: string): string => ELEMENT_TYPES[operands.get(name).dtype];
@@ -104,9 +122,10 @@ export function emitScan(kernel: ScanKernel, operands: CudaOperands, _: CudaLoop
     includes: ['recurrent/scan.cuh'],
     config: { type: 'ScanConfig', fields },
     functors: [],
-    head: kernelHead({ symbol, extents, operands, tensorMaps: [], threads, isRestrict: kept === undefined }),
+    head: kernelHead({ symbol, extents, operands, tensorMaps: [], threads, blocks, isRestrict: kept === undefined }),
     body: `  await_previous();\n  scan<config, ${types}>(${rows}, ${buffers});`,
   });
-  const gridX = { kind: 'tiles', extent: rows, per: window, times: 1 } as const;
-  return emittedPlain(source, threads, gridX, { lines: heads * Math.ceil(valueDim / columns), sharedBytes });
+  // Blocks of a window of rows each: at most one window a multiprocessor, of a row where there are no more rows.
+  const gridX = { kind: 'persistent', extent: rows, per: 1, times: 1, blocksPerMultiprocessor: 1 } as const;
+  return emittedPlain(source, threads, gridX, { lines, sharedBytes });
 }

@@ -2,327 +2,313 @@
  * States that go from token to token (ir/ops/recurrent.ts): S[d, e], f32, in registers.
  *
  * A block has some columns of a head, and the trees that begin in a window of rows; it takes the rows of a tree in
- * order, each behind the row before it on its path. Four lanes share a column: lane l has rows 16j + 4l … 16j + 4l + 3
- * of the state. What is added up over d is added by each lane in four sums, then over lanes: in one order.
+ * order, each behind the row before it on its path. Several lanes share some columns and have some rows of each. What
+ * is added up over d is added for each of 16 classes of rows first, then over classes in pairs: in one order.
  *
- * Queries, keys and values of eight rows at a time are in shared memory as floats; those of the next eight are on their
- * way meanwhile. States of rows where paths part are kept there too, the nearest to the root first. Where a path
- * goes on from another row, its state is computed again, from the nearest row above it whose state is kept: the same
- * operations in the same order, and so the same bits.
+ * Rows of queries, keys and values are in shared memory as floats (scanRows.cuh), the next ones on their way
+ * meanwhile. What a row is told leaves the lanes one row later: sums over lanes of two rows then wait together.
+ *
+ * States of rows where paths part are kept in shared memory, the nearest to the root first. Where a path goes on from
+ * another row, its state is computed again, from the nearest row above it whose state is kept: the same operations in
+ * the same order, and so the same bits.
  *
  * Where states are kept between calls, a tree goes on from a row of them, and states behind some of its rows go to
  * others. A block has read its own before it writes. It needs that no more,
  * once rows part: the first that does is kept.
  */
 #pragma once
-#include "lib/elements.cuh"
-#include "lib/launch.cuh"
-#include "lib/warp.cuh"
+#include "recurrent/scanRows.cuh"
 
 namespace tw {
 
-/* Lanes of a column, columns of a warp, rows that are fetched together. */
-constexpr int SCAN_LANES = 4, SCAN_COLUMNS = 8, SCAN_ROWS = 8;
-
-struct ScanConfig {
-  int key_heads, heads, key_dim, value_dim;
-  bool is_delta, is_normed, has_skip;
-  float scale, epsilon;
-  int q_stride, k_stride, v_stride, decay_stride, beta_stride, skip_stride, out_stride;
-  /* Rows of a window, states that are kept in shared memory. */
-  int window, kept;
-  /* Whether trees go on from rows of states, f32 [rows, heads * d * e], and write some. */
-  bool keeps;
-  int states_stride;
-  /* Of the launch. */
-  int threads;
-
-  TW_CONSTEXPR int warps() const { return threads / 32; }
-  TW_CONSTEXPR int columns() const { return warps() * SCAN_COLUMNS; }
-  TW_CONSTEXPR int blocks() const { return (value_dim + columns() - 1) / columns(); }
-  /* Rows of a state with those of zeros, and those of a lane. */
-  TW_CONSTEXPR int padded() const { return (key_dim + 15) / 16 * 16; }
-  TW_CONSTEXPR int own() const { return padded() / SCAN_LANES; }
-  /* Vectors of a chunk (each row's k and q), those of a warp, elements of a vector in a lane; values in a thread. */
-  TW_CONSTEXPR int vectors() const { return (2 * SCAN_ROWS + warps() - 1) / warps(); }
-  TW_CONSTEXPR int elements() const { return (padded() + 31) / 32; }
-  TW_CONSTEXPR int values() const { return (SCAN_ROWS * columns() + threads - 1) / threads; }
-  /*
-   * Floats of a chunk: k and q of each row, v, decay and beta; as ints before and end of the rows and one more, and
-   * rows of states that they go to.
-   */
-  TW_CONSTEXPR int chunk() const {
-    return SCAN_ROWS * (2 * padded() + columns() + 2) + 2 * (SCAN_ROWS + 4) + (keeps ? 2 * SCAN_ROWS : 0);
-  }
-  TW_CONSTEXPR int shared_bytes() const { return 4 * (3 * chunk() + kept * own() * threads); }
-  TW_CONSTEXPR bool is_legal() const {
-    return threads % 32 == 0 && threads >= 32 && window > 0 && window <= 32 && kept >= 0 && heads % key_heads == 0;
-  }
-};
-
-template <class T, class O, class S> struct ScanBuffers {
-  const T *q, *k, *v;
-  const f32 *decay, *beta;
-  const i32 *before, *end;
-  const S *skip;
-  O *out;
-  f32 *states;
-  const i32 *from, *to, *also;
-};
-
-/* A chunk in shared memory. */
-template <ScanConfig config> struct ScanChunk {
-  float *at;
-  TW_DEVICE float *key(int r) const { return at + r * 2 * config.padded(); }
-  TW_DEVICE float *query(int r) const { return key(r) + config.padded(); }
-  TW_DEVICE float *value(int r) const { return at + SCAN_ROWS * 2 * config.padded() + r * config.columns(); }
-  TW_DEVICE float *decay() const { return value(SCAN_ROWS); }
-  TW_DEVICE float *beta() const { return decay() + SCAN_ROWS; }
-  TW_DEVICE int *before() const { return (int *)(beta() + SCAN_ROWS); }
-  TW_DEVICE int *end() const { return before() + SCAN_ROWS + 4; }
-  TW_DEVICE int *kept_in(int which) const { return end() + SCAN_ROWS + 4 + which * SCAN_ROWS; }
-};
-
-/* What a thread has of rows on their way. */
-template <ScanConfig config> struct ScanFetch {
-  float x[config.vectors()][config.elements()];
-  float v[config.values()];
-  float factor;
-  int link, kept_in;
-};
-
 template <ScanConfig config, class T, class O, class S> struct Scan {
+  static constexpr int LANES = config.lanes, COLUMNS = config.lane_columns, OWN = config.own();
+  static constexpr int CLASSES = config.classes();
+
   const ScanBuffers<T, O, S> &buffers;
   float *shared;
-  int rows, head, key_head, column0, lane, warp;
+  int rows, head, column0, lane, warp;
+  float skip;
+
+  /* Columns of a lane; or for each column of a lane one sum. */
+  struct State { float at[COLUMNS][OWN]; };
+  /* What a row is told, in sums of a lane, and its value in the lane's own column. */
+  struct Told {
+    float sum[COLUMNS];
+    float value;
+  };
 
   TW_DEVICE ScanChunk<config> chunk(int i) const { return { shared + i * config.chunk() }; }
   TW_DEVICE float *saved(int i) const {
-    return shared + 3 * config.chunk() + i * config.own() * config.threads + threadIdx.x;
+    return shared + 2 * config.chunk() + i * COLUMNS * OWN * config.threads + threadIdx.x;
   }
 
-  /* Rows [first, first + count) of those before `past`. */
-  TW_DEVICE void fetch(ScanFetch<config> &to, int first, int count, int past) const {
-    const int last = first + count < past ? first + count : past;
+  /* The first of the lane's columns among those of the block. */
+  TW_DEVICE int first_column() const { return warp * config.warp_columns() + lane / LANES * COLUMNS; }
+  /* Which of its columns a lane has sums of, behind over_lanes; and which of the lanes has those of column `c`. */
+  TW_DEVICE int own_column() const {
+    int own = 0;
 #pragma unroll
-    for (int i = 0; i < config.vectors(); i++) {
-      const int vector = warp + i * config.warps(), row = first + vector / 2;
-      const bool is_there = vector < 2 * SCAN_ROWS && row < last;
-      const T *const from = vector % 2 == 0
-          ? buffers.k + (long long)row * config.k_stride + key_head * config.key_dim
-          : buffers.q + (long long)row * config.q_stride + key_head * config.key_dim;
-#pragma unroll
-      for (int j = 0; j < config.elements(); j++)
-        to.x[i][j] = is_there && 32 * j + lane < config.key_dim ? load(from + 32 * j + lane) : 0.0f;
-    }
-#pragma unroll
-    for (int i = 0; i < config.values(); i++) {
-      const int at = threadIdx.x + i * config.threads, row = first + at / config.columns();
-      const int column = column0 + at % config.columns();
-      const bool is_there = at < SCAN_ROWS * config.columns() && row < last && column < config.value_dim;
-      to.v[i] = is_there
-          ? load(buffers.v + (long long)row * config.v_stride + head * config.value_dim + column) : 0.0f;
-    }
-    const int r = threadIdx.x % SCAN_ROWS, row = first + r;
-    to.factor = 0.0f;
-    if (threadIdx.x < 2 * SCAN_ROWS && row < last)
-      to.factor = threadIdx.x < SCAN_ROWS ? buffers.decay[(long long)row * config.decay_stride + head]
-                                          : buffers.beta[(long long)row * config.beta_stride + head];
-    /* One row more than those of the chunk. */
-    const int l = threadIdx.x % 16;
-    to.link = 0;
-    if (threadIdx.x < 32 && l <= SCAN_ROWS && first + l < rows)
-      to.link = threadIdx.x < 16 ? buffers.before[first + l] : buffers.end[first + l];
-    if constexpr (config.keeps) {
-      to.kept_in = -1;
-      if (threadIdx.x < 32 && l < SCAN_ROWS && first + l < last)
-        to.kept_in = threadIdx.x < 16 ? buffers.to[first + l] : buffers.also[first + l];
-    }
+    for (int by = 1, half = COLUMNS / 2; half > 0; by *= 2, half /= 2) own += lane & by ? half : 0;
+    return own;
+  }
+  TW_CONSTEXPR static int lane_of(int c) {
+    int own = 0;
+    for (int by = 1, half = COLUMNS / 2; half > 0; by *= 2, half /= 2) own |= c & half ? by : 0;
+    return own;
   }
 
-  TW_DEVICE void place(const ScanFetch<config> &from, const ScanChunk<config> &to) const {
+  /* Of each column the sum over its lanes, in pairs, then pairs of pairs. Lanes share columns out as they go. */
+  TW_DEVICE float over_lanes(float (&x)[COLUMNS]) const {
 #pragma unroll
-    for (int i = 0; i < config.vectors(); i++) {
-      const int vector = warp + i * config.warps();
-      float factor = vector % 2 == 0 ? 1.0f : config.scale;
-      if constexpr (config.is_normed) {
-        float squares = 0.0f;
+    for (int by = 1, width = COLUMNS; by < LANES; by *= 2) {
+      width = width > 1 ? width / 2 : 0;
+      if (width == 0) {
+        x[0] = add(x[0], __shfl_xor_sync(ALL_LANES, x[0], by));
+      } else {
+        const bool is_upper = (lane & by) != 0;
 #pragma unroll
-        for (int j = 0; j < config.elements(); j++) squares = fmaf(from.x[i][j], from.x[i][j], squares);
-        factor = factor / sqrtf(add(warp_sum(squares), config.epsilon));
-      }
-      if (vector < 2 * SCAN_ROWS) {
-        float *const at = vector % 2 == 0 ? to.key(vector / 2) : to.query(vector / 2);
-#pragma unroll
-        for (int j = 0; j < config.elements(); j++)
-          if (32 * j + lane < config.padded()) at[32 * j + lane] = mul(from.x[i][j], factor);
+        for (int i = 0; i < width; i++) {
+          const float kept = is_upper ? x[i + width] : x[i], sent = is_upper ? x[i] : x[i + width];
+          x[i] = add(kept, __shfl_xor_sync(ALL_LANES, sent, by));
+        }
       }
     }
-#pragma unroll
-    for (int i = 0; i < config.values(); i++) {
-      const int at = threadIdx.x + i * config.threads;
-      if (at < SCAN_ROWS * config.columns()) to.value(0)[at] = from.v[i];
-    }
-    if (threadIdx.x < 2 * SCAN_ROWS) to.decay()[threadIdx.x] = from.factor;
-    const int l = threadIdx.x % 16;
-    if (threadIdx.x < 32 && l <= SCAN_ROWS) (threadIdx.x < 16 ? to.before() : to.end())[l] = from.link;
-    if constexpr (config.keeps)
-      if (threadIdx.x < 32 && l < SCAN_ROWS) to.kept_in(threadIdx.x / 16)[l] = from.kept_in;
+    return x[0];
+  }
+  /* A lane's classes, in pairs. */
+  TW_DEVICE static float over_classes(const float (&x)[CLASSES]) {
+    if constexpr (CLASSES == 4) return add(add(x[0], x[1]), add(x[2], x[3]));
+    else if constexpr (CLASSES == 2) return add(x[0], x[1]);
+    else return x[0];
   }
 
-  /* The state behind row r of a chunk, from that before it; what is read of it, the same in the lanes of a column. */
-  TW_DEVICE float step(float (&state)[config.own()], const ScanChunk<config> &at, int r) const {
-    const int part = lane % SCAN_LANES, column = warp * SCAN_COLUMNS + lane / SCAN_LANES;
-    const float4 *const k = (const float4 *)at.key(r) + part, *const q = (const float4 *)at.query(r) + part;
-    const float decay = at.decay()[r], beta = at.beta()[r], value = at.value(r)[column];
-    float added = mul(beta, value);
+  /* What a row is told, in the lanes of its columns, of which the first `COLUMNS` store it. */
+  TW_DEVICE void tell(Told &told, O *to, bool is_stored) const {
+    float sum = over_lanes(told.sum);
+    if constexpr (config.has_skip) sum = fmaf(skip, told.value, sum);
+    if (is_stored) store(to, sum);
+  }
+
+  /*
+   * The state behind row r of a chunk, from that before it. `told`: what the row before was told, stored to `to` if
+   * is_stored; then what this one is.
+   */
+  TW_DEVICE void step(State &state, const ScanChunk<config> &at, int r, Told &told, O *to, bool is_stored) const {
+    const float4 *const keys = (const float4 *)at.key(r) + lane % LANES;
+    const float4 *const queries = (const float4 *)at.query(r) + lane % LANES;
+    const float *const values = at.value(r) + first_column();
+    const float2 factors = *at.factors(r);
+    const float decay = factors.x, beta = factors.y;
+    float4 k[OWN / 4];
+#pragma unroll
+    for (int j = 0; j < OWN / 4; j++) k[j] = keys[LANES * j];
+    float added[COLUMNS], own_value = 0.0f;
+    if constexpr (config.is_delta || config.has_skip) own_value = values[own_column()];
     if constexpr (config.is_delta) {
-      float s0 = 0.0f, s1 = 0.0f, s2 = 0.0f, s3 = 0.0f;
+      float seen[COLUMNS], sums[COLUMNS][CLASSES] = {};
 #pragma unroll
-      for (int j = 0; j < config.own() / 4; j++) {
-        const float4 x = k[SCAN_LANES * j];
-        state[4 * j] = mul(state[4 * j], decay);
-        state[4 * j + 1] = mul(state[4 * j + 1], decay);
-        state[4 * j + 2] = mul(state[4 * j + 2], decay);
-        state[4 * j + 3] = mul(state[4 * j + 3], decay);
-        s0 = fmaf(x.x, state[4 * j], s0);
-        s1 = fmaf(x.y, state[4 * j + 1], s1);
-        s2 = fmaf(x.z, state[4 * j + 2], s2);
-        s3 = fmaf(x.w, state[4 * j + 3], s3);
+      for (int i = 0; i < OWN; i++) {
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++) {
+          state.at[c][i] = mul(state.at[c][i], decay);
+          sums[c][i % CLASSES] = fmaf(component(k[i / 4], i % 4), state.at[c][i], sums[c][i % CLASSES]);
+        }
       }
-      added = mul(beta, sub(value, quad_sum(add(add(s0, s1), add(s2, s3)))));
-    }
-    const float factor = config.is_delta ? 1.0f : decay;
-    float o0 = 0.0f, o1 = 0.0f, o2 = 0.0f, o3 = 0.0f;
 #pragma unroll
-    for (int j = 0; j < config.own() / 4; j++) {
-      const float4 x = k[SCAN_LANES * j], y = q[SCAN_LANES * j];
-      state[4 * j] = fmaf(x.x, added, mul(state[4 * j], factor));
-      state[4 * j + 1] = fmaf(x.y, added, mul(state[4 * j + 1], factor));
-      state[4 * j + 2] = fmaf(x.z, added, mul(state[4 * j + 2], factor));
-      state[4 * j + 3] = fmaf(x.w, added, mul(state[4 * j + 3], factor));
-      o0 = fmaf(y.x, state[4 * j], o0);
-      o1 = fmaf(y.y, state[4 * j + 1], o1);
-      o2 = fmaf(y.z, state[4 * j + 2], o2);
-      o3 = fmaf(y.w, state[4 * j + 3], o3);
-    }
-    float sum = quad_sum(add(add(o0, o1), add(o2, o3)));
-    if constexpr (config.has_skip) sum = fmaf(load(buffers.skip + head * config.skip_stride), value, sum);
-    return sum;
-  }
-
-  /* The same for one row that is in no chunk, without what is read of it. All threads of the block together. */
-  TW_DEVICE void again(float (&state)[config.own()], int row) const {
-    ScanFetch<config> one;
-    fetch(one, row, 1, row + 1);
-    __syncthreads();
-    place(one, chunk(2));
-    __syncthreads();
-    step(state, chunk(2), 0);
-  }
-
-  TW_DEVICE static void zero(float (&state)[config.own()]) {
+      for (int c = 0; c < COLUMNS; c++) seen[c] = over_classes(sums[c]);
+      const float own = mul(beta, sub(own_value, over_lanes(seen)));
+      tell(told, to, is_stored);
 #pragma unroll
-    for (int i = 0; i < config.own(); i++) state[i] = 0.0f;
+      for (int c = 0; c < COLUMNS; c++) added[c] = __shfl_sync(ALL_LANES, own, lane_of(c), LANES);
+    } else {
+      tell(told, to, is_stored);
+#pragma unroll
+      for (int c = 0; c < COLUMNS; c++) added[c] = mul(beta, values[c]);
+    }
+    float sums[COLUMNS][CLASSES] = {};
+#pragma unroll
+    for (int j = 0; j < OWN / 4; j++) {
+      const float4 q = queries[LANES * j];
+#pragma unroll
+      for (int i = 4 * j; i < 4 * j + 4; i++) {
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++) {
+          const float old = config.is_delta ? state.at[c][i] : mul(state.at[c][i], decay);
+          state.at[c][i] = fmaf(component(k[j], i % 4), added[c], old);
+          sums[c][i % CLASSES] = fmaf(component(q, i % 4), state.at[c][i], sums[c][i % CLASSES]);
+        }
+      }
+    }
+#pragma unroll
+    for (int c = 0; c < COLUMNS; c++) told.sum[c] = over_classes(sums[c]);
+    told.value = own_value;
+  }
+  TW_DEVICE static float component(const float4 &x, int i) {
+    return i == 0 ? x.x : i == 1 ? x.y : i == 2 ? x.z : x.w;
   }
 
-  /* This lane's rows of its column in row `row` of the states. */
+  /* The same for one row, in a chunk that nobody reads. All threads of the block together. */
+  TW_DEVICE void again(State &state, int row, const ScanChunk<config> &at) const {
+    ScanFetch<config, T> one;
+    one.load(buffers, head, column0, row, row + 1);
+    __syncthreads();
+    one.place(at);
+    __syncthreads();
+    Told untold = {};
+    step(state, at, 0, untold, nullptr, false);
+  }
+
+  /* Row `i` of the lane's in the state, and this lane's columns of it in row `row` of the states. */
+  TW_DEVICE int row_of(int i) const {
+    return i / CLASSES * SCAN_CLASSES + lane % LANES * CLASSES + i % CLASSES;
+  }
   TW_DEVICE f32 *states_of(int row) const {
-    const int column = column0 + warp * SCAN_COLUMNS + lane / SCAN_LANES;
-    return buffers.states + (long long)row * config.states_stride
-        + (head * config.key_dim + 4 * (lane % SCAN_LANES)) * config.value_dim + column;
+    return buffers.states + (long long)row * config.states_stride + head * config.key_dim * config.value_dim
+        + column0 + first_column();
   }
-  /* Whether its row `i` is one of the state, and the column too. */
-  TW_DEVICE bool is_of_state(int i) const {
-    const int column = column0 + warp * SCAN_COLUMNS + lane / SCAN_LANES;
-    return 16 * (i / 4) + 4 * (lane % SCAN_LANES) + i % 4 < config.key_dim && column < config.value_dim;
+  /* Whether row `i` of the lane's is one of the state, and its column `c`. */
+  TW_DEVICE bool has_row(int i) const { return config.padded() == config.key_dim || row_of(i) < config.key_dim; }
+  TW_DEVICE bool has_column(int c) const {
+    return config.value_dim % config.columns() == 0 || column0 + first_column() + c < config.value_dim;
   }
+  /* Whether lanes have all of their columns or none, at addresses of whole vectors. */
+  static constexpr bool IS_WHOLE = COLUMNS == 4 && config.value_dim % 4 == 0 && config.states_stride % 4 == 0;
 
   /* What a tree that begins with row `first` goes on from. */
-  TW_DEVICE void begin(float (&state)[config.own()], int first) const {
-    zero(state);
+  TW_DEVICE void begin(State &state, int first) const {
+    state = {};
     if constexpr (config.keeps) {
       const int row = buffers.from[first];
       if (row < 0) return;
       const f32 *const at = states_of(row);
 #pragma unroll
-      for (int i = 0; i < config.own(); i++)
-        if (is_of_state(i)) state[i] = at[(16 * (i / 4) + i % 4) * config.value_dim];
+      for (int i = 0; i < OWN; i++) {
+        const f32 *const p = at + row_of(i) * config.value_dim;
+        if (!has_row(i)) continue;
+        if constexpr (IS_WHOLE) {
+          if (!has_column(0)) continue;
+          const float4 x = *(const float4 *)p;
+          state.at[0][i] = x.x, state.at[1][i] = x.y, state.at[2][i] = x.z, state.at[3][i] = x.w;
+        } else {
+#pragma unroll
+          for (int c = 0; c < COLUMNS; c++)
+            if (has_column(c)) state.at[c][i] = p[c];
+        }
+      }
     }
   }
 
   /* Writes the state to row `row` of the states, unless that is none. */
-  TW_DEVICE void keep(const float (&state)[config.own()], int row) const {
+  TW_DEVICE void keep(const State &state, int row) const {
     if (row < 0) return;
     f32 *const at = states_of(row);
 #pragma unroll
-    for (int i = 0; i < config.own(); i++)
-      if (is_of_state(i)) at[(16 * (i / 4) + i % 4) * config.value_dim] = state[i];
+    for (int i = 0; i < OWN; i++) {
+      f32 *const p = at + row_of(i) * config.value_dim;
+      if (!has_row(i)) continue;
+      if constexpr (IS_WHOLE) {
+        if (!has_column(0)) continue;
+        *(float4 *)p = { state.at[0][i], state.at[1][i], state.at[2][i], state.at[3][i] };
+      } else {
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++)
+          if (has_column(c)) p[c] = state.at[c][i];
+      }
+    }
   }
+
+  /* Rows whose states are kept in shared memory. */
+  struct Kept {
+    int count, rows[config.kept > 0 ? config.kept : 1];
+  };
 
   /* The rows [first, past) of a tree. */
   TW_DEVICE void tree(int first, int past) const {
-    const int column = column0 + warp * SCAN_COLUMNS + lane / SCAN_LANES;
-    const bool is_stored = lane % SCAN_LANES == 0 && column < config.value_dim;
-    float state[config.own()];
+    const int column = column0 + first_column() + own_column();
+    const bool is_stored = lane % LANES < COLUMNS && column < config.value_dim;
+    State state;
     begin(state, first);
-    int kept = 0, kept_rows[config.kept > 0 ? config.kept : 1];
-    ScanFetch<config> next;
-    fetch(next, first, SCAN_ROWS, past);
+    Kept kept = {};
+    Told told = {};
+    /* Of the row before. */
+    O *to = buffers.out + (long long)(first - 1) * config.out_stride + head * config.value_dim + column;
+    ScanFetch<config, T> next;
+    next.load(buffers, head, column0, first, past);
+    /* Others may still read the last chunks of the tree before. */
+    __syncthreads();
     int turn = 0;
-    for (int start = first; start < past; start += SCAN_ROWS, turn ^= 1) {
+    for (int start = first; start < past; start += config.chunk_rows, turn ^= 1) {
       /* Nobody reads this chunk: all have met since the rows before the last were taken. */
-      place(next, chunk(turn));
-      __syncthreads();
-      if (start + SCAN_ROWS < past) fetch(next, start + SCAN_ROWS, SCAN_ROWS, past);
       const ScanChunk<config> at = chunk(turn);
-      for (int r = 0; r < SCAN_ROWS && start + r < past; r++) {
-        const int row = start + r, parent = row == first ? row : at.before()[r];
-        if (row != first && (parent >= row || parent < first)) zero(state);
-        else if (row != first && parent != row - 1) back_to(state, kept, kept_rows, first, parent);
-        const float told = step(state, at, r);
-        if (is_stored)
-          store(buffers.out + (long long)row * config.out_stride + head * config.value_dim + column, told);
-        if constexpr (config.keeps) {
-          keep(state, at.kept_in(0)[r]);
-          keep(state, at.kept_in(1)[r]);
-        }
-        /* More than the next row goes on from here. */
-        const bool parts = row + 1 < past && at.before()[r + 1] == row && at.end()[r + 1] < at.end()[r];
-        if (parts && kept < config.kept) {
+      next.place(at);
+      const ScanMarks marks = next.marks(first, start, past);
+      __syncthreads();
+      const int behind = start + config.chunk_rows;
+      if (behind < past) next.load(buffers, head, column0, behind, past);
+      if (!marks.any() && behind <= past) {
 #pragma unroll
-          for (int i = 0; i < config.kept; i++)
-            if (i == kept) kept_rows[i] = row;
-#pragma unroll
-          for (int i = 0; i < config.own(); i++) saved(kept)[i * config.threads] = state[i];
-          kept++;
+        for (int r = 0; r < config.chunk_rows; r++, to += config.out_stride)
+          step(state, at, r, told, to, is_stored && (r > 0 || start > first));
+        continue;
+      }
+#pragma unroll 1
+      for (int r = 0; r < config.chunk_rows && start + r < past; r++, to += config.out_stride) {
+        const int row = start + r;
+        const unsigned bit = 1u << r;
+        if (marks.jumps & bit) {
+          const int parent = buffers.before[row];
+          if (parent >= row || parent < first) state = {};
+          else back_to(state, kept, first, parent, chunk(turn ^ 1));
         }
+        step(state, at, r, told, to, is_stored && row > first);
+        if constexpr (config.keeps)
+          if (marks.keeps & bit) {
+#pragma unroll 1
+            for (int i = 0; i < 2; i++) keep(state, (i == 0 ? buffers.to : buffers.also)[row]);
+          }
+        if ((marks.parts & bit) && kept.count < config.kept) save(state, kept, row);
       }
     }
-    __syncthreads();
+    tell(told, to, is_stored);
+  }
+
+  TW_DEVICE void save(const State &state, Kept &kept, int row) const {
+#pragma unroll
+    for (int i = 0; i < config.kept; i++)
+      if (i == kept.count) kept.rows[i] = row;
+    float *const at = saved(kept.count);
+#pragma unroll
+    for (int i = 0; i < COLUMNS * OWN; i++) at[i * config.threads] = state.at[i / OWN][i % OWN];
+    kept.count++;
   }
 
   /* The state behind `parent`, from those that are kept. */
-  TW_DEVICE void back_to(float (&state)[config.own()], int &kept, const int *kept_rows, int first, int parent) const {
-    int at = first;
-    int depth = 0;
+  TW_DEVICE void back_to(State &state, Kept &kept, int first, int parent, const ScanChunk<config> &free) const {
+    int at = first, depth = 0;
 #pragma unroll
     for (int i = 0; i < config.kept; i++)
-      if (i < kept && kept_rows[i] <= parent) { depth = i + 1; at = kept_rows[i]; }
-    kept = depth;
+      if (i < kept.count && kept.rows[i] <= parent) { depth = i + 1; at = kept.rows[i]; }
+    kept.count = depth;
     if (depth > 0) {
+      const float *const from = saved(depth - 1);
 #pragma unroll
-      for (int i = 0; i < config.own(); i++) state[i] = saved(depth - 1)[i * config.threads];
+      for (int i = 0; i < COLUMNS * OWN; i++) state.at[i / OWN][i % OWN] = from[i * config.threads];
     } else {
       begin(state, first);
-      again(state, at);
     }
     /* Down the path to the parent: of the rows below `at`, the one that it lies below. */
-    while (at < parent) {
-      at++;
-      for (int end = buffers.end[at]; end <= parent && end > at; end = buffers.end[at]) at = end;
-      again(state, at);
+    bool is_due = depth == 0;
+    while (is_due || at < parent) {
+      if (!is_due) {
+        at++;
+        for (int end = buffers.end[at]; end <= parent && end > at; end = buffers.end[at]) at = end;
+      }
+      is_due = false;
+      again(state, at, free);
     }
+    /* The chunk is free again. */
+    __syncthreads();
   }
 };
 
@@ -332,27 +318,31 @@ TW_DEVICE void scan(int rows, const ScanBuffers<T, O, S> &buffers) {
   static_assert(config.is_legal());
   TW_DYNAMIC_SHARED(shared_memory, 128);
   const int head = blockIdx.y / config.blocks();
-  const Scan<config, T, O, S> own = {
-    buffers, (float *)shared_memory, rows, head, head * config.key_heads / config.heads,
-    (int)(blockIdx.y % config.blocks()) * config.columns(), (int)threadIdx.x % 32, (int)threadIdx.x / 32,
+  Scan<config, T, O, S> own = {
+    buffers, (float *)shared_memory, rows, head, (int)(blockIdx.y % config.blocks()) * config.columns(),
+    (int)threadIdx.x % 32, (int)threadIdx.x / 32, 0.0f,
   };
-  /* Rows of the window that begin a tree. */
-  const int row = blockIdx.x * config.window + own.lane;
-  unsigned roots = __ballot_sync(ALL_LANES,
-      own.lane < config.window && row < rows && buffers.before[row < rows ? row : 0] >= row);
-  /* The first tree of a call begins with its first row, whatever is said of it. */
-  if (blockIdx.x == 0) roots |= 1u;
-  while (roots != 0) {
-    const int first = blockIdx.x * config.window + __ffs((int)roots) - 1;
-    roots &= roots - 1;
-    int past = first + 1;
-    for (;;) {
-      const int at = past + own.lane;
-      const unsigned begins = __ballot_sync(ALL_LANES, at >= rows || buffers.before[at < rows ? at : 0] >= at);
-      if (begins != 0) { past += __ffs((int)begins) - 1; break; }
-      past += 32;
+  if constexpr (config.has_skip) own.skip = load(buffers.skip + head * config.skip_stride);
+  /* Rows of the window, 32 at a time, of which some begin a tree. */
+  const int window = (rows + (int)gridDim.x - 1) / (int)gridDim.x;
+  const int begin = (int)blockIdx.x * window, end = min(begin + window, rows);
+  for (int at = begin; at < end; at += 32) {
+    const int row = min(at + own.lane, rows - 1);
+    /* The first tree of a call begins with its first row, whatever is said of it. */
+    unsigned roots = __ballot_sync(ALL_LANES, at + own.lane < end && (row == 0 || buffers.before[row] >= row));
+    while (roots != 0) {
+      const int first = at + __ffs((int)roots) - 1;
+      roots &= roots - 1;
+      int past = first + 1;
+      for (;;) {
+        const int behind = past + own.lane;
+        const bool is_root = behind >= rows || buffers.before[min(behind, rows - 1)] >= behind;
+        const unsigned begins = __ballot_sync(ALL_LANES, is_root);
+        if (begins != 0) { past += __ffs((int)begins) - 1; break; }
+        past += 32;
+      }
+      own.tree(first, past);
     }
-    own.tree(first, past);
   }
 }
 

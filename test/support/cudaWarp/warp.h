@@ -203,9 +203,10 @@ template <class T> static T __shfl_xor_sync(unsigned, T value, int by) {
     for (int i = 0; i < 32; i++) w[i].result = w[i ^ by].argument;
   });
 }
-template <class T> static T __shfl_sync(unsigned, T value, int from) {
-  /* Every lane may ask for another one. */
-  tw_fibres[tw_current].in[0] = (unsigned)from & 31;
+template <class T> static T __shfl_sync(unsigned, T value, int from, int width = 32) {
+  /* Every lane may ask for another one, of the `width` lanes that it is one of. */
+  const unsigned within = (unsigned)width - 1;
+  tw_fibres[tw_current].in[0] = (tw_current % 32 & ~within) | ((unsigned)from & within);
   return tw_exchange("shfl", value, [](tw_fibre *w) {
     for (int i = 0; i < 32; i++) w[i].result = w[w[i].in[0]].argument;
   });
