@@ -1,20 +1,18 @@
 /**
- * Puts neighbouring loops into one kernel if they go on with results of the kernel before them: the norms of q and of k
- * over their whole width, which no epilogue sees; codes and scales of keys and values. Their columns differ, so each
- * keeps a domain of its own. Kernels in, kernels out.
+ * Puts loops of a run of loops into one kernel if they go on with results of one kernel before them: the norms of q and
+ * of k over their whole width, which no epilogue sees; codes and scales of keys and values; convolutions of keys and of
+ * values, and what each keeps of its rows. Their columns differ, so each keeps a domain of its own. A loop passes others
+ * that have nothing to do with it. Kernels in, kernels out.
  */
 import { type Kernel, type KernelModule, loopDomains, type LoopKernel } from '../ir/kernel.js';
 import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
 
 const meet = (a: ReadonlySet<string>, b: ReadonlySet<string>): boolean => [...a].some((name) => b.has(name));
 
-/** Whether one launch may run both, in any order. */
+/** Whether both may run in any order. */
 function areIndependent(a: LoopKernel, b: LoopKernel): boolean {
   const states = (kernel: LoopKernel): ReadonlySet<string> => new Set(Object.keys(kernel.versions ?? {}));
   return (
-    a.rows === b.rows &&
-    a.finish === undefined &&
-    b.finish === undefined &&
     !meet(kernelWrites(a), kernelReads(b)) &&
     !meet(kernelReads(a), kernelWrites(b)) &&
     !meet(kernelWrites(a), kernelWrites(b)) &&
@@ -22,10 +20,28 @@ function areIndependent(a: LoopKernel, b: LoopKernel): boolean {
   );
 }
 
+/** Whether one launch may run both. */
+const canShare = (a: LoopKernel, b: LoopKernel): boolean =>
+  a.rows === b.rows && a.finish === undefined && b.finish === undefined && areIndependent(a, b);
+
 /** Whether both read what `maker`, a contraction or a loop, stores. */
-const goOn = (maker: Kernel | undefined, a: Kernel, b: Kernel): boolean =>
-  (maker?.anchor === 'gemm' || maker?.anchor === 'loop') &&
+const goOn = (maker: Kernel, a: Kernel, b: Kernel): boolean =>
+  (maker.anchor === 'gemm' || maker.anchor === 'loop') &&
   [a, b].every((loop) => meet(kernelWrites(maker), kernelReads(loop)));
+
+/** The last of `before` that `loop` can share a launch with, over loops behind it; −1 if there is none. */
+function companionOf(loop: LoopKernel, before: readonly Kernel[]): number {
+  for (let at = before.length - 1; at > 0; at--) {
+    const other = before[at]!;
+    if (other.anchor !== 'loop') return -1;
+    // The kernel before a run of loops, or one of the run.
+    const run = before.slice(0, at).findLastIndex(({ anchor }) => anchor !== 'loop');
+    const makers = before.slice(Math.max(0, run), at);
+    if (canShare(other, loop) && makers.some((maker) => goOn(maker, other, loop))) return at;
+    if (!areIndependent(other, loop)) return -1;
+  }
+  return -1;
+}
 
 /** `layers.0.attention.qk.norm` for `….q.norm` and `….k.norm`; the first path if they differ otherwise. */
 function pathOf(a: string, b: string): string {
@@ -59,13 +75,9 @@ export function fuseLoops<M extends KernelModule>(module: M): M {
   const names = new Set(module.kernels.map(({ name }) => name));
   const kernels: Kernel[] = [];
   for (const kernel of module.kernels) {
-    const last = kernels.at(-1);
-    const isMerged =
-      kernel.anchor === 'loop' &&
-      last?.anchor === 'loop' &&
-      areIndependent(last, kernel) &&
-      goOn(kernels.at(-2), last, kernel);
-    if (isMerged) kernels[kernels.length - 1] = merged(last, kernel, names);
+    const at = kernel.anchor === 'loop' ? companionOf(kernel, kernels) : -1;
+    const companion = kernels[at];
+    if (kernel.anchor === 'loop' && companion?.anchor === 'loop') kernels[at] = merged(companion, kernel, names);
     else kernels.push(kernel);
   }
   return kernels.length === module.kernels.length ? module : { ...module, kernels };

@@ -34,6 +34,22 @@ describe('fuseLoops', () => {
     expect(fuseLoops(after)).toBe(after);
   });
 
+  it('passes loops that have nothing to do with it, and no others', () => {
+    const between: LoopKernel = {
+      ...{ anchor: 'loop', name: 'between', path: 'test', rows: 'R', ops: ['mul'], columns: 2 },
+      outputs: [store('apart', element('x'))],
+    };
+    const needed: LoopKernel = { ...between, outputs: [store('parts0', element('x'))] };
+    const after = fuseLoops(kernels(o, norm, between, squares));
+    expect(after.kernels).toHaveLength(3);
+    expect(after.kernels[2]).toBe(between);
+    expect(printKernel(after.kernels[1]!)).toContain('  and × 2\n  squares = mul(parts0');
+    expect(count(kernels(o, norm, needed, squares))).toBe(4);
+    expect(count(kernels(o, norm, { ...squares, ...{ rows: 'R', outputs: needed.outputs } }, squares))).toBe(4);
+    // Over a kernel of another kind.
+    expect(count(kernels(o, norm, o, squares))).toBe(4);
+  });
+
   it('names it for both', () => {
     const [q, k] = ['q', 'k'].map((name) => ({ path: `layers.0.${name}.norm` }));
     expect(fuseLoops(kernels(o, { ...norm, ...q }, { ...squares, ...k })).kernels[1]).toMatchObject({
