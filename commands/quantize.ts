@@ -137,7 +137,11 @@ export async function quantize(request: QuantizeRequest, ui: Ui): Promise<Quanti
   const matricesIn = (all: readonly InputGroup[]): readonly ChosenMatrix[] =>
     all.flatMap(({ inputs }) => inputs.flatMap(({ matrices }) => matrices));
   const matrices = matricesIn(plain);
-  if (matrices.length === 0) throw new UserError(`${path}: none of its matrices can be quantized so`);
+  if (matrices.length === 0)
+    throw new UserError(
+      `${path}: none of its matrices can be quantized so`,
+      'round them while the model is loaded: tilewright run with --quantize int8 (CPUs) or fp8 (Hopper)',
+    );
   requireGroups(matrices, group);
   tellKept(kept, ui);
   const samples = method === 'gptq' ? await readSamples(checkpoint, calibration!) : [];

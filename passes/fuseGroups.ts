@@ -321,7 +321,7 @@ class Fuser extends GroupRules {
           : this.groups.slice(this.indexOf(latest)).filter(isLoop);
     const readsStates = node.inputs.some((v) => this.versions.has(v));
     const isOpen = (g: Group): boolean =>
-      (g.kind !== 'gemm' || !this.isApart(node)) && (!readsStates || this.sharesStage(g, node.path));
+      (g.kind !== 'gemm' || !this.isApart(node)) && (!readsStates || this.isOfStage(g, node.path));
     const group =
       candidates.find(
         (g) =>

@@ -64,6 +64,14 @@ export class GroupRules extends PlacedValues {
     );
   }
 
+  /**
+   * Whether all of `group` belongs to the half layer of `path`. Rows of states are ready before anything runs, but a
+   * kernel of another layer that reads them may be on another device of a pipeline, and would store them for this one.
+   */
+  protected isOfStage(group: Group, path: string): boolean {
+    return [...anchorsOf(group), ...group.members].every((node) => halfOf(node.path) === halfOf(path));
+  }
+
   /** Whether only sums read `node` that a loop takes, which computes it as well. */
   protected isApart({ result }: Node): boolean {
     const readers = this.readers.get(result) ?? [];

@@ -95,13 +95,15 @@ export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptio
   const context = below === Infinity ? undefined : below;
   const { written, ...paths } = keptPaths(b, { layers, cache, context, others: recurrent?.layers });
   const states = recurrent && new KeptStates(b, recurrentStates(recurrent, shape.hiddenSize), rounded);
+  // Where no layer keeps keys; with the embedding, so that every function has them on one stage.
+  if (recurrent?.layers.length === layers)
+    b.scope('embed', () => written.push(keepPathTokens(b, cache, tokens, paths.slot)));
   const decoder = buildLayers(b, shape, options, {
     tokens,
     ...paths,
     ...(states === undefined ? {} : joined(b, states)),
   });
   if (states !== undefined) written.push(...states.written);
-  if (recurrent?.layers.length === layers) written.push(keepPathTokens(b, cache, tokens, paths.slot));
   const { features, dtypeOf } = options;
   if (features !== undefined) written.push(keepFeatures(b, decoder, features, { cache, slot: paths.slot, dtypeOf }));
   return b.scope('head', () => {
