@@ -53,6 +53,8 @@ export interface DecoderConfig extends ModelConfig {
    * embedding. `unit head`: the same without weights, of layers that turn. Default: none.
    */
   readonly qkNorm?: 'head' | 'own head' | 'row' | 'turned head' | 'unit head';
+  /** Columns of the embedding table and of the head, where they are another number than hiddenSize. */
+  readonly embeddingWidth?: number;
   /** Rows of a table of positions, whose vectors are added to embeddings: the context. Default: there is none. */
   readonly positionRows?: number;
   /** Layers whose queries and keys are not rotated, in ascending order. Default: none. */
@@ -140,6 +142,7 @@ export type Differences = Pick<
   | 'hasHeadBias'
   | 'dividesScores'
   | 'keepsNormed'
+  | 'embeddingWidth'
 >;
 
 /** What each family specifies. */

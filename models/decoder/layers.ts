@@ -22,6 +22,7 @@ import {
   columnsName,
   gateName,
   LLAMA_NAMES,
+  normBefore,
   positionsTensor,
   SINKS,
   type TensorNames,
@@ -426,9 +427,17 @@ export function buildLayers(
   const { weight, toF32, linear, norm, attention, recurrent, feedForward } = blocks;
   const times = (x: Value, by: number, hint: string): Value =>
     by === 1 ? x : b.add('mul', { a: x, b: b.add('const', {}, { value: by }, `${hint}_factor`) }, {}, hint);
-  const embedding = weight(`${names.embedding}.weight`, [shape.vocabSize, hidden]);
+  const { embeddingWidth: narrow = hidden } = shape;
+  const embedding = weight(`${names.embedding}.weight`, [shape.vocabSize, narrow]);
+  /** Rows of embeddings as rows of the stream, and the other way before the head, where their widths differ. */
+  const between = (x: Value, way: 'into' | 'out', out: number, hint: string): Value => {
+    const module = names.widths?.[way];
+    if (narrow === hidden || module === undefined) return x;
+    return linear(x, weight(`${module}.weight`, [out, x.type.shape.at(-1) as number]), hint);
+  };
   let h = b.scope('embed', () => {
-    const own = times(embeddedRows(blocks, b, embedding, tokens), factors.embedding, 'h_scaled');
+    const rows = between(embeddedRows(blocks, b, embedding, tokens), 'into', hidden, 'widened');
+    const own = times(rows, factors.embedding, 'h_scaled');
     if (names.embeddingNorm !== undefined) return norm(own, names.embeddingNorm);
     if (shape.positionRows === undefined) return own;
     const table = weight(positionsTensor(names), [shape.positionRows, hidden]);
@@ -442,11 +451,12 @@ export function buildLayers(
   for (let i = 0; i < shape.layers; i++) {
     streams.push(h);
     const layer = `${names.layers}.${i}`;
-    const normed = (x: Value, module?: string): Value => (module === undefined ? x : norm(x, `${layer}.${module}`));
+    const normed = (x: Value, module?: string): Value => (module === undefined ? x : norm(x, module));
     /** `sum` and what the branch `f` adds to it for the stream `x`. */
-    const branch = (sum: Value, x: Value, { before, after }: BranchNorms, f: (x: Value) => Value): Value => {
-      const input = normed(x, before);
-      return joined(shape.keepsNormed === true ? input : sum, normed(f(input), after));
+    const branch = (sum: Value, x: Value, own: BranchNorms, f: (x: Value) => Value): Value => {
+      const input = normed(x, normBefore(own, names, i));
+      const { after } = own;
+      return joined(shape.keepsNormed === true ? input : sum, normed(f(input), after && `${layer}.${after}`));
     };
     const { attention: own, ffn } = names.norms;
     const shared = shape.parallel === 'one norm' && own.before !== undefined ? { before: own.before } : {};
@@ -463,8 +473,9 @@ export function buildLayers(
   const head = `${shape.tieWordEmbeddings ? names.embedding : names.head}.weight`;
   const logits = (last: Value): Value => {
     const normed = norm(last, names.finalNorm, { factor: factors.logits });
+    const rows = between(normed, 'out', narrow, 'narrowed');
     const isBiased = shape.hasHeadBias === true;
-    const product = linear(normed, weight(head, [shape.vocabSize, hidden]), isBiased ? 'head_product' : 'logits');
+    const product = linear(rows, weight(head, [shape.vocabSize, narrow]), isBiased ? 'head_product' : 'logits');
     if (!isBiased) return capped(b, product, shape.caps?.logits);
     const bias = toF32(weight(`${names.head}.bias`, [shape.vocabSize]), 'head_bias');
     return capped(b, b.add('add', { a: product, b: bias }, {}, 'logits'), shape.caps?.logits);

@@ -9,6 +9,8 @@ export interface NormKind {
   /** Added to the weight. */
   readonly offset: number;
   readonly hasBias: boolean;
+  /** Whether there are no weights, and no bias. Default: there are. */
+  readonly isBare?: true;
 }
 
 /** Puts the elements of a stored vector into another order. */
@@ -41,7 +43,7 @@ const RMS: NormKind = { kind: 'rms', offset: 0, hasBias: false };
  */
 export function normOf(
   b: GraphBuilder,
-  { kind, offset, hasBias }: NormKind = RMS,
+  { kind, offset, hasBias, isBare }: NormKind = RMS,
   epsilon: number,
   vector: VectorOf,
 ): Norm {
@@ -55,6 +57,7 @@ export function normOf(
       const [tokens, heads, last] = x.type.shape;
       const width = isOwn ? (heads as number) * (last as number) : (x.type.shape.at(-1) as number);
       const weighted = (unit: Value, name: string): Value => {
+        if (isBare === true) return unit;
         const weight = vector(`${module}.weight`, width, 'norm_weight', rows);
         if (isOwn) {
           const row = b.add('reshape', { x: unit }, { shape: [tokens!, width] }, 'unit_row');

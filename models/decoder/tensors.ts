@@ -14,6 +14,8 @@ export interface TensorNames {
   readonly embedding: string;
   /** Of embeddings, before the first layer. Default: there is none. */
   readonly embeddingNorm?: string;
+  /** Matrices from the width of embeddings to that of the stream, and back before the head, where these differ. */
+  readonly widths?: { readonly into: string; readonly out: string };
   readonly head: string;
   readonly finalNorm: string;
   /** What stands before the number of a layer. */
@@ -50,7 +52,19 @@ export interface FusedModule {
 export interface BranchNorms {
   readonly before?: string;
   readonly after?: string;
+  /** Whether that before it is a module of the layer before. The first layer has none then. */
+  readonly isOfLayerBefore?: true;
 }
+
+/** The norm of a branch's argument in layer `index`. */
+export const normBefore = (
+  { before, isOfLayerBefore }: BranchNorms,
+  { layers }: Pick<TensorNames, 'layers'>,
+  index: number,
+): string | undefined => {
+  const layer = isOfLayerBefore === true ? index - 1 : index;
+  return before === undefined || layer < 0 ? undefined : `${layers}.${layer}.${before}`;
+};
 
 export const LLAMA_NAMES: TensorNames = {
   embedding: 'model.embed_tokens',
@@ -104,10 +118,13 @@ export function decoderTensors(
   const { hiddenSize: hidden, denseWidth: inter = config.intermediateSize } = config;
   const queries = config.heads * config.headDim;
   const keys = config.kvHeads * config.headDim;
-  const norm = (module: string, width = hidden): ExpectedTensor[] => [
-    { name: `${module}.weight`, shape: [width], role: 'norm', neutral: 1 - (config.norm?.offset ?? 0) },
-    ...(config.norm?.hasBias === true ? [{ name: `${module}.bias`, shape: [width], role: 'bias' } as const] : []),
-  ];
+  const norm = (module: string, width = hidden): ExpectedTensor[] =>
+    config.norm?.isBare === true
+      ? []
+      : [
+          { name: `${module}.weight`, shape: [width], role: 'norm', neutral: 1 - (config.norm?.offset ?? 0) },
+          ...(config.norm?.hasBias === true ? [{ name: `${module}.bias`, shape: [width], role: 'bias' } as const] : []),
+        ];
   const linear = (module: string, rows: number, columns: number, isBiased: boolean): ExpectedTensor[] => [
     names.isTurned === true && IN_LAYER.test(module)
       ? turned(`${module}.weight`, [{ name: `${module}.weight`, rows }], columns)
@@ -141,8 +158,9 @@ export function decoderTensors(
             row / config.headDim,
           )
         : norm(`${layer}.${names.qkNorms[name]}`, config.qkNorm === 'row' ? row : config.headDim);
-  const branchNorm = (layer: string, name?: string): ExpectedTensor[] =>
-    name === undefined ? [] : norm(`${layer}.${name}`);
+  const branchNorm = (module?: string): ExpectedTensor[] => (module === undefined ? [] : norm(module));
+  const normBehind = (layer: string, { after }: BranchNorms): ExpectedTensor[] =>
+    branchNorm(after && `${layer}.${after}`);
   const rows = { q: queries, k: keys, v: keys, gate: inter, up: inter } as const;
   /** Projections of the stream, with what follows each, where each is a module; or the module that holds them all. */
   const inputs = (
@@ -208,24 +226,29 @@ export function decoderTensors(
     };
   };
   const layerTensors = (layer: string, index: number): ExpectedTensor[] => [
-    ...branchNorm(layer, names.norms.attention.before),
+    ...branchNorm(normBefore(names.norms.attention, names, index)),
     ...(config.recurrent !== undefined && isRecurrent(config, index)
       ? recurrentTensors(config.recurrent, layer, hidden)
       : attention(layer).map((tensor) => withGate(tensor, layer))),
-    ...branchNorm(layer, names.norms.attention.after),
-    ...(config.parallel === 'one norm' ? [] : branchNorm(layer, names.norms.ffn.before)),
+    ...normBehind(layer, names.norms.attention),
+    ...(config.parallel === 'one norm' ? [] : branchNorm(normBefore(names.norms.ffn, names, index))),
     ...(config.recurrent?.kind === 'mamba' ? [] : feedForward(layer, index)),
-    ...branchNorm(layer, names.norms.ffn.after),
+    ...normBehind(layer, names.norms.ffn),
   ];
-  const { positions } = names;
+  const { positions, widths } = names;
+  const { embeddingWidth: narrow = hidden } = config;
+  const between = (module: string | undefined, out: number, width: number): ExpectedTensor[] =>
+    module === undefined || narrow === hidden ? [] : linear(module, out, width, false);
   return [
-    { name: `${names.embedding}.weight`, shape: [config.vocabSize, hidden], role: 'matrix' },
+    { name: `${names.embedding}.weight`, shape: [config.vocabSize, narrow], role: 'matrix' },
+    ...between(widths?.into, hidden, narrow),
     ...(config.positionRows === undefined || positions === undefined
       ? []
       : [rowsBehind(positionsTensor(names), positions.before, config.positionRows, hidden)]),
     ...(names.embeddingNorm === undefined ? [] : norm(names.embeddingNorm)),
     ...Array.from({ length: config.layers }, (_, i) => layerTensors(`${names.layers}.${i}`, i)).flat(),
     ...norm(names.finalNorm),
+    ...between(widths?.out, narrow, hidden),
     ...(config.head?.layers ?? []).flatMap(({ module, rows: out, isBiased }, i, layers) =>
       linear(module, out, layers[i - 1]?.rows ?? hidden, isBiased),
     ),
@@ -234,7 +257,7 @@ export function decoderTensors(
       : [
           {
             name: `${names.head}.weight`,
-            shape: [config.vocabSize, hidden],
+            shape: [config.vocabSize, narrow],
             role: 'matrix',
             missingHint: UNTIED,
           } as const,

@@ -1,8 +1,7 @@
 /** Families that add a vector of its position to each embedding, in place of rotary embedding. */
-import { isGiven, quote } from '../../system/json.js';
 import { decoderFamily, type DecoderFamily } from '../decoder/family.js';
 import type { ConfigReader } from '../decoder/reader.js';
-import { LLAMA_NAMES } from '../decoder/tensors.js';
+import { LLAMA_NAMES, type TensorNames } from '../decoder/tensors.js';
 import type { Json } from '../model/model.js';
 
 /** Keys of other decoders, which these have none of. */
@@ -17,6 +16,8 @@ export const WITHOUT = {
   rms_norm_eps: null,
 };
 
+/** LayerNorm without weights. */
+const BARE = { kind: 'layer', offset: 0, hasBias: false, isBare: true } as const;
 const ALL_BIASES = ['q', 'k', 'v', 'o', 'up', 'down'] as const;
 
 /** What both say. */
@@ -42,6 +43,29 @@ function gpt2Sizes({ json }: ConfigReader): Json {
     num_attention_heads: json['n_head'] ?? json['num_attention_heads'] ?? 12,
     max_position_embeddings: json['n_positions'] ?? json['max_position_embeddings'] ?? 1024,
     vocab_size: json['vocab_size'] ?? 50_257,
+  };
+}
+
+/**
+ * OPT's modules. Where norms lie behind the sum of stream and branch, the next branch reads what they give and is added
+ * to it: attention has the norm that ends the layer before, and the last one stands before the head.
+ */
+function optNames(read: ConfigReader): TensorNames {
+  const layers = 'model.decoder.layers';
+  const isBefore = read.flag('do_layer_norm_before', true);
+  const [own, behind] = ['self_attn_layer_norm', 'final_layer_norm'];
+  return {
+    embedding: 'model.decoder.embed_tokens',
+    head: 'lm_head',
+    finalNorm: isBefore ? `model.decoder.${behind}` : `${layers}.${read.layers().length - 1}.${behind}`,
+    layers,
+    projections: { ...LLAMA_NAMES.projections, o: 'self_attn.out_proj', up: 'fc1', down: 'fc2' },
+    norms: isBefore
+      ? { attention: { before: own }, ffn: { before: behind } }
+      : { attention: { before: behind, isOfLayerBefore: true }, ffn: { before: own } },
+    qkNorms: LLAMA_NAMES.qkNorms,
+    positions: { module: 'model.decoder.embed_positions', before: 2 },
+    widths: { into: 'model.decoder.project_in', out: 'model.decoder.project_out' },
   };
 }
 
@@ -96,32 +120,25 @@ export const POSITION_FAMILIES = [
     ...SHARED,
     name: 'OPTForCausalLM',
     modelType: 'opt',
-    covers: 'OPT but for 350M, Galactica',
+    covers: 'OPT, Galactica',
     maxPositions: 2048,
     epsilon: 1e-5,
     activation: 'relu',
-    names: {
-      embedding: 'model.decoder.embed_tokens',
-      head: 'lm_head',
-      finalNorm: 'model.decoder.final_layer_norm',
-      layers: 'model.decoder.layers',
-      projections: { ...LLAMA_NAMES.projections, o: 'self_attn.out_proj', up: 'fc1', down: 'fc2' },
-      norms: { attention: { before: 'self_attn_layer_norm' }, ffn: { before: 'final_layer_norm' } },
-      qkNorms: LLAMA_NAMES.qkNorms,
-      positions: { module: 'model.decoder.embed_positions', before: 2 },
-    },
+    names: optNames,
     prepare: optSizes,
     differences: (read) => {
-      const { word_embed_proj_dim: width, hidden_size: hidden } = read.json;
-      if (isGiven(width) && width !== hidden)
-        read.fail(`word_embed_proj_dim is ${quote(width)}: embeddings of another width than layers are not supported`);
-      if (!read.flag('do_layer_norm_before', true))
-        read.fail('do_layer_norm_before is false: norms of the sum behind each branch are not supported');
-      if (!read.flag('layer_norm_elementwise_affine', true))
-        read.fail('layer_norm_elementwise_affine is false: norms without weights are not supported');
-      if (read.flag('_remove_final_layer_norm'))
+      const hidden = read.whole('hidden_size', 768, [1, 1 << 16]);
+      const width = read.whole('word_embed_proj_dim', hidden, [1, 1 << 16]);
+      const isBefore = read.flag('do_layer_norm_before', true);
+      if (isBefore && read.flag('_remove_final_layer_norm'))
         read.fail('_remove_final_layer_norm is true: a model without a last norm is not supported');
-      return { ...shared(read, 2048), biased: read.flag('enable_bias', true) ? ALL_BIASES : [] };
+      return {
+        ...shared(read, 2048),
+        ...(read.flag('layer_norm_elementwise_affine', true) ? {} : { norm: BARE }),
+        biased: read.flag('enable_bias', true) ? ALL_BIASES : [],
+        ...(isBefore ? {} : { keepsNormed: true as const }),
+        ...(width === hidden ? {} : { embeddingWidth: width }),
+      };
     },
   }),
 ] as const;

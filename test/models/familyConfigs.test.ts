@@ -457,7 +457,7 @@ describe('families', () => {
     ['gpt2', { scale_attn_by_inverse_layer_idx: 1 }, 'scale_attn_by_inverse_layer_idx: expected true or false'],
     ['gpt2', { n_positions: 1e9 }, 'max_position_embeddings: expected a whole number from 1 to 16777216'],
     ['gpt2', { n_embd: 'x' }, 'hidden_size: expected a whole number'],
-    ['opt', { word_embed_proj_dim: 1 }, 'word_embed_proj_dim is 1: embeddings of another width'],
+    ['opt', { word_embed_proj_dim: 0 }, 'word_embed_proj_dim: expected a whole number from 1'],
     ['seed_oss', { attention_out_bias: 1 }, 'attention_out_bias: expected true or false, got 1'],
     ['gpt_neox', { num_key_value_heads: 1 }, 'num_key_value_heads is 1: this family has none of its own'],
     ['gpt_neox', { rotary_pct: 'all' }, 'rotary_pct: expected a number above 0, at most 1, got "all"'],

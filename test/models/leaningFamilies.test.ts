@@ -1,4 +1,4 @@
-/** Llama 4's chunks and temperature, and slopes of BLOOM and MPT, beside second definitions in float64. */
+/** Llama 4's chunks and temperature, slopes of BLOOM and MPT, OPT's norms, beside second definitions in float64. */
 import { expect, it } from 'vitest';
 import {
   add,
@@ -174,6 +174,55 @@ it('MPT: slopes of six heads up to another exponent, bounded queries, keys and v
     logProb,
     logProbabilities(TOKENS, rows, (row) =>
       linear(weights, 'transformer.wte', norm(weights, 'transformer.norm_f', row)),
+    ),
+  );
+});
+
+it.each([true, false])('OPT: norms behind sums, narrow embeddings, weights in its norms: %s', (hasWeights) => {
+  const [NARROW, WIDTH] = [8, 4];
+  const { logProb, weights } = ofGraph(
+    {
+      ...{ architectures: ['OPTForCausalLM'], model_type: 'opt', ...SIZES, word_embed_proj_dim: NARROW, ffn_dim: 20 },
+      ...{ do_layer_norm_before: false, layer_norm_elementwise_affine: hasWeights, max_position_embeddings: 64 },
+    },
+    TOKENS,
+  );
+  const own = (module: string, row: Row): Row => {
+    const mean = sum(row) / HIDDEN;
+    const deviation = Math.sqrt(sum(row.map((x) => (x - mean) ** 2)) / HIDDEN + 1e-5);
+    return hasWeights ? layerNorm(1e-5)(weights, module, row) : row.map((x) => (x - mean) / deviation);
+  };
+  const at = 'model.decoder';
+  // The table has two rows before that of the first position.
+  const places = embedded(
+    weights,
+    `${at}.embed_positions.weight`,
+    [...TOKENS.keys()].map((i) => i + 2),
+    HIDDEN,
+  );
+  let rows: readonly Row[] = embedded(weights, `${at}.embed_tokens.weight`, TOKENS, NARROW).map((row, i) =>
+    add(linear(weights, `${at}.project_in`, row), places[i]!),
+  );
+  for (let layer = 0; layer < 2; layer++) {
+    const below = `${at}.layers.${layer}`;
+    const tokens = rows.map((row) => {
+      const [q, k, v] = ['q', 'k', 'v'].map((name) =>
+        heads(linear(weights, `${below}.self_attn.${name}_proj`, row), WIDTH),
+      );
+      return { q: q!, k: k!, v: v! };
+    });
+    const mixed = attend(tokens, WIDTH ** -0.5);
+    rows = rows.map((row, i) => {
+      const sums = add(row, linear(weights, `${below}.self_attn.out_proj`, mixed[i]!));
+      const stream = own(`${below}.self_attn_layer_norm`, sums);
+      const inner = linear(weights, `${below}.fc1`, stream).map((x) => Math.max(0, x));
+      return own(`${below}.final_layer_norm`, add(stream, linear(weights, `${below}.fc2`, inner)));
+    });
+  }
+  expectSame(
+    logProb,
+    logProbabilities(TOKENS, rows, (row) =>
+      linear(weights, `${at}.embed_tokens`, linear(weights, `${at}.project_out`, row)),
     ),
   );
 });

@@ -281,6 +281,8 @@ const FAMILIES: Readonly<Record<string, Own>> = {
     ffn_dim: dice.pick([17, 56, 96]),
     enable_bias: dice.chance(0.7),
     activation_function: dice.pick(['relu', 'gelu']),
+    ...{ do_layer_norm_before: dice.chance(0.6), layer_norm_elementwise_affine: dice.chance(0.8) },
+    word_embed_proj_dim: dice.pick([null, null, 16, 24]),
   }),
   llama4_text: (dice, { layers }) => ({
     num_local_experts: dice.pick([1, 2, 4, 8]),
