@@ -11,7 +11,7 @@ import { type Contender, interleave, warmUp } from '../autotune/cuda/timing.js';
 import { CudaWorkbench } from '../autotune/cuda/workbench.js';
 import { median } from '../autotune/records.js';
 import { defaultCudaSchedule, emitCudaKernel } from '../codegen/cuda/index.js';
-import { cudaScheduling } from '../codegen/cuda/schedules.js';
+import { cudaScheduling } from '../codegen/cuda/encoding.js';
 import { compileModel } from '../driver/compile/compile.js';
 import { openModel } from '../driver/functions.js';
 import type { Precision } from '../driver/precision.js';

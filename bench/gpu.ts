@@ -9,7 +9,7 @@ import { isDeviceHung } from '../autotune/cuda/timing.js';
 import { CUDA_RECORDS, cudaTarget } from '../autotune/cuda/tune.js';
 import { defaultDatabasePath, TuningDatabase } from '../autotune/database.js';
 import { emitCudaKernel } from '../codegen/cuda/index.js';
-import { cudaScheduling } from '../codegen/cuda/schedules.js';
+import { cudaScheduling } from '../codegen/cuda/encoding.js';
 import { UserError } from '../errors.js';
 import type { Kernel } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';

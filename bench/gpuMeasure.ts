@@ -7,7 +7,7 @@ import { type BareContraction, contractionOf, BaselineBench, timeLaunches } from
 import { CudaWorkbench } from '../autotune/cuda/workbench.js';
 import { median } from '../autotune/records.js';
 import { kernelWork, sizeOf } from '../autotune/work.js';
-import { cudaScheduling } from '../codegen/cuda/schedules.js';
+import { cudaScheduling } from '../codegen/cuda/encoding.js';
 import type { CudaKernelText } from '../ir/cuda.js';
 import type { Kernel } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';

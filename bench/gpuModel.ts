@@ -8,7 +8,7 @@ import type { TuningDatabase } from '../autotune/database.js';
 import { winnerOf } from '../autotune/records.js';
 import { sizeOf } from '../autotune/work.js';
 import { type CudaFacts, defaultCudaSchedule, isLegalCuda, kernelSignature } from '../codegen/cuda/index.js';
-import { cudaScheduling } from '../codegen/cuda/schedules.js';
+import { cudaScheduling } from '../codegen/cuda/encoding.js';
 import { compileModel } from '../driver/compile/compile.js';
 import type { Precision } from '../driver/precision.js';
 import { cuda } from '../driver/targets/cuda.js';

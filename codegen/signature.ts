@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { extentIn, type Extents } from '../ir/extents.js';
 import { extentNames } from '../ir/function.js';
 import type { ArrangedPairs, ContractionKernel, GemmKernel, Kernel, KernelModule } from '../ir/kernel.js';
-import type { Output, Totals } from '../ir/kernel.js';
+import type { Output, Routing, Totals } from '../ir/kernel.js';
 import { renameMask } from '../ir/mask.js';
 import { oncePer } from '../ir/oncePer.js';
 import { rowStride } from '../ir/plan.js';
@@ -59,6 +59,15 @@ function visitNames(kernel: Kernel, rename: (name: string) => string, scalar: (s
     return { kind: 'store', value, ...defined({ via: o.via === undefined ? undefined : rename(o.via) }), buffer };
   };
   const totals = ({ top, sum }: Totals): Totals => ({ top: rename(top), sum: rename(sum) });
+  /** What a signature has of a kernel beside its names. */
+  const nameless = <K extends Kernel>(own: K): K => ({
+    ...(visitNames(own, rename, scalar) as K),
+    ...{ name: '', path: '', ops: [] },
+  });
+  const renamedRouting = ({ route, gather }: Routing): Routing => ({
+    route: nameless(route),
+    ...defined({ gather: gather && nameless(gather) }),
+  });
   switch (kernel.anchor) {
     case 'gemm':
       return {
@@ -80,6 +89,7 @@ function visitNames(kernel: Kernel, rename: (name: string) => string, scalar: (s
           outputs: s.outputs.map(output),
         })),
         ...defined({ finish: kernel.finish && kernel.finish.map(output) }),
+        ...defined({ routing: kernel.routing && renamedRouting(kernel.routing) }),
       };
     case 'attention': {
       const { scales, tail } = kernel;
@@ -241,11 +251,18 @@ export const kernelSignature = (kernel: Kernel, module: KernelModule, capacity: 
 
 /**
  * Hex hash of what a kernel computes, from what, and in which layout: kernels of two functions that differ only in the
- * positions of their extents have one. For scoring it is the signature. Adapters do not count: what is known of the
- * schedules of a contraction holds with them too, where they are legal.
+ * positions of their extents have one. For scoring it is the signature. Adapters and what a product may run beside do
+ * not count: what is known of the schedules of a contraction holds with them too, where they are legal.
  */
 export const computationHash = (kernel: Kernel, module: KernelModule, capacity: Extents): string =>
-  hash(JSON.stringify(canonical(describe(withoutAdapters(kernel), module, capacity))), 16);
+  hash(JSON.stringify(canonical(describe(withoutRouting(withoutAdapters(kernel)), module, capacity))), 16);
+
+/** The kernel as it is where others choose experts. */
+const withoutRouting = (kernel: Kernel): Kernel => {
+  if (kernel.anchor !== 'gemm' || kernel.routing === undefined) return kernel;
+  const { routing: _, ...own } = kernel;
+  return own;
+};
 
 /** The kernel as it is for rows without adapters. Itself where it has none: what is known of it is found again. */
 export function withoutAdapters(kernel: ContractionKernel): ContractionKernel;

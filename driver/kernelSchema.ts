@@ -118,6 +118,36 @@ const adapterRows = {
   rank: z.number().int().min(1).max(MAX_ADAPTER_RANK),
 };
 const rounding = z.strictObject({ columns: extent }).optional();
+
+/** Kernels that others may run. */
+const route = z.strictObject({
+  ...head,
+  anchor: z.literal('route'),
+  count: expertCount,
+  chosen: expertCount,
+  scores: z.literal('sigmoid').optional(),
+  groups: z.strictObject({ count: expertCount, kept: expertCount, best: expertCount }).optional(),
+  normalized: z.boolean(),
+  factor: z.number().positive().optional(),
+  logits: identifier,
+  bias: identifier.optional(),
+  experts: identifier,
+  weights: z.array(identifier).max(MAX_CHOSEN),
+  pairs: z.strictObject(arrangedPairs).exactOptional(),
+});
+const loop = z.strictObject({
+  ...head,
+  anchor: z.literal('loop'),
+  columns: dim,
+  headDim: extent.optional(),
+  outputs,
+  beside: z
+    .array(z.strictObject({ columns: dim, headDim: extent.optional(), outputs }))
+    .max(8)
+    .optional(),
+  finish: outputs.optional(),
+});
+
 /** A kernel, by its anchor. */
 export const kernel = z.discriminatedUnion('anchor', [
   z.strictObject({
@@ -144,6 +174,7 @@ export const kernel = z.discriminatedUnion('anchor', [
       .max(8),
     adapter: z.strictObject({ ...adapterRows, shrunk: identifier, first: firstFactors }).exactOptional(),
     finish: outputs.optional(),
+    routing: z.strictObject({ route, gather: loop.exactOptional() }).exactOptional(),
   }),
   z.strictObject({
     ...head,
@@ -222,21 +253,7 @@ export const kernel = z.discriminatedUnion('anchor', [
     logProb: identifier,
     best: z.strictObject({ most: extent, count: identifier, tokens: identifier, logProbs: identifier }),
   }),
-  z.strictObject({
-    ...head,
-    anchor: z.literal('route'),
-    count: expertCount,
-    chosen: expertCount,
-    scores: z.literal('sigmoid').optional(),
-    groups: z.strictObject({ count: expertCount, kept: expertCount, best: expertCount }).optional(),
-    normalized: z.boolean(),
-    factor: z.number().positive().optional(),
-    logits: identifier,
-    bias: identifier.optional(),
-    experts: identifier,
-    weights: z.array(identifier).max(MAX_CHOSEN),
-    pairs: z.strictObject(arrangedPairs).exactOptional(),
-  }),
+  route,
   z.strictObject({
     ...head,
     anchor: z.literal('sortByExpert'),
@@ -289,16 +306,5 @@ export const kernel = z.discriminatedUnion('anchor', [
       .strictObject({ state: identifier, from: identifier, to: z.tuple([identifier, identifier]) })
       .exactOptional(),
   }),
-  z.strictObject({
-    ...head,
-    anchor: z.literal('loop'),
-    columns: dim,
-    headDim: extent.optional(),
-    outputs,
-    beside: z
-      .array(z.strictObject({ columns: dim, headDim: extent.optional(), outputs }))
-      .max(8)
-      .optional(),
-    finish: outputs.optional(),
-  }),
+  loop,
 ]);

@@ -82,9 +82,16 @@ export interface CudaGemmSchedule {
    * `shrinks`: it computes A·x itself. Absent: it reads A·x as a shrink kernel has left it.
    */
   readonly adapters?: (typeof ADAPTER_USES)[number];
+  /**
+   * What a product runs of its `routing`. `pairs`: it chooses experts and arranges pairs. `rows`: it makes the rows of
+   * pairs too. Absent: it leaves that to the kernels behind it.
+   */
+  readonly routes?: RoutingUse;
 }
 
 export const ADAPTER_USES = ['none', 'shrinks'] as const;
+export const ROUTING_USES = ['pairs', 'rows'] as const;
+export type RoutingUse = (typeof ROUTING_USES)[number];
 
 /**
  * Attention. A block computes `queries` queries, `keys` keys at a time: of one head, or in the mma skeleton under a
@@ -134,7 +141,7 @@ export interface CudaLoopSchedule {
   readonly threads: number;
   /** Of a shrink kernel: rows of a tile. Absent: the fewest. */
   readonly rows?: ShrinkRows;
-  /** A shrink kernel whose result no product reads is not launched. */
+  /** The kernel is not launched: nobody reads its result, or a product computes it (ADAPTER_USES, ROUTING_USES). */
   readonly isIdle?: true;
 }
 

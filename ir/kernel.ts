@@ -109,6 +109,8 @@ export interface Segment {
  *
  * `finish`: programs over whole rows of the only segment's columns, once all of the segment's results for a row are
  * stored. They may read these results, at their own row only, and see no accumulator.
+ *
+ * `routing`: kernels behind it that it runs itself where its schedule says so; they are then not launched.
  */
 export interface GemmKernel extends KernelBase {
   readonly anchor: 'gemm';
@@ -123,6 +125,16 @@ export interface GemmKernel extends KernelBase {
   readonly segments: readonly Segment[];
   readonly adapter?: AdapterRows;
   readonly finish?: readonly Output[];
+  readonly routing?: Routing;
+}
+
+/**
+ * The kernels that follow a product with the logits of experts, as the module has them: `route` reads what the product
+ * stores and arranges pairs, and `gather` makes the rows of pairs.
+ */
+export interface Routing {
+  readonly route: RouteKernel;
+  readonly gather?: LoopKernel;
 }
 
 /**

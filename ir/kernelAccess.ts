@@ -184,3 +184,17 @@ export const kernelWrites: (kernel: Kernel) => ReadonlySet<string> = oncePer((ke
       return kernel satisfies never;
   }
 });
+
+/** The kernel, and those that it runs itself under some schedule. */
+const withRouting = (kernel: Kernel): readonly Kernel[] => {
+  const { route, gather } = (kernel.anchor === 'gemm' ? kernel.routing : undefined) ?? {};
+  return [kernel, route, gather].filter((each) => each !== undefined);
+};
+/** What a launch of the kernel may write under some schedule. */
+export const mayWrite: (kernel: Kernel) => ReadonlySet<string> = oncePer(
+  (kernel: Kernel) => new Set(withRouting(kernel).flatMap((each) => [...kernelWrites(each)])),
+);
+/** The same of what it may read or write. */
+export const mayTouch: (kernel: Kernel) => ReadonlySet<string> = oncePer(
+  (kernel: Kernel) => new Set(withRouting(kernel).flatMap((each) => [...kernelReads(each), ...kernelWrites(each)])),
+);

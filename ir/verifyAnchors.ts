@@ -8,6 +8,8 @@ import {
   type ArrangedPairs,
   type AttentionKernel,
   type BufferDecl,
+  type GemmKernel,
+  type Kernel,
   LOGPROB_BLOCK,
   type LogProbKernel,
   type LogProbReduceKernel,
@@ -19,7 +21,7 @@ import {
   type WeightDecl,
 } from './kernel.js';
 import { type Mask, reachOfMask } from './mask.js';
-import { scaleBuffers } from './kernelAccess.js';
+import { kernelReads, kernelWrites, scaleBuffers } from './kernelAccess.js';
 import { MICRO_DEPTH } from './microscaled.js';
 import { sourceRows } from './packing.js';
 import { orderProblem } from './rotaryOrder.js';
@@ -297,6 +299,27 @@ export function verifyRoute(kernel: RouteKernel, check: KernelCheck): void {
   if (kernel.weights.length !== chosen) check.fail(`${kernel.weights.length} weights for ${chosen} experts of a row.`);
   for (const name of kernel.weights) check.is(check.write(name), ['f32'], rows, 1, 'weights of experts');
   if (kernel.pairs !== undefined) verifyPairs({ ...kernel, ...kernel.pairs }, check);
+}
+
+/** Checks that `behind` are the kernels that a product may run, and that it can. */
+export function verifyRouting(kernel: GemmKernel, behind: readonly Kernel[], fail: (what: string) => never): void {
+  const { routing, segments, rows } = kernel;
+  if (routing === undefined) return;
+  const { route, gather } = routing;
+  const own = [route, ...(gather === undefined ? [] : [gather])];
+  if (JSON.stringify(own) !== JSON.stringify(behind.slice(0, own.length)))
+    fail(`the kernels that it may run are not those behind it.`);
+  const stores = segments.filter(({ outputs }) =>
+    outputs.some(({ kind, buffer }) => kind === 'store' && buffer === route.logits),
+  );
+  if (route.rows !== rows || route.pairs === undefined || stores.length !== 1)
+    fail(`it may run '${route.name}' only if that arranges pairs by logits that one of its segments stores.`);
+  if (gather === undefined) return;
+  const isPlain = gather.outputs.every(({ kind }) => kind === 'store') && gather.headDim === undefined;
+  if (!isPlain || gather.beside !== undefined || gather.finish !== undefined)
+    fail(`it may run '${gather.name}' only as a loop of one domain that stores.`);
+  if ([...kernelWrites(kernel)].some((name) => kernelReads(gather).has(name)))
+    fail(`'${gather.name}' reads what it stores: other columns may not be there yet.`);
 }
 
 type Pairs = Pick<SortByExpertKernel, 'rows' | 'count' | 'chosen' | keyof ArrangedPairs>;

@@ -32,6 +32,7 @@ import {
   verifyLogProb,
   verifyLogProbReduce,
   verifyRoute,
+  verifyRouting,
   verifySample,
   verifySortByExpert,
   verifyWeight,
@@ -70,7 +71,7 @@ function verifyModule(module: KernelModule): void {
   const ready = new Set([...buffers.values()].filter(({ space }) => READY.has(space)).map(({ name }) => name));
   const names = new Set<string>();
   const versions = new StateVersions(module);
-  for (const kernel of module.kernels) {
+  for (const [i, kernel] of module.kernels.entries()) {
     const check = new KernelVerifier(kernel, buffers, weights, ready, module.interface.extents);
     for (const dim of [
       kernel.rows,
@@ -84,6 +85,7 @@ function verifyModule(module: KernelModule): void {
       if (!REMARK.test(remark)) check.fail(`${JSON.stringify(remark)} may not stand in a comment of generated source.`);
     }
     check.run();
+    if (kernel.anchor === 'gemm') verifyRouting(kernel, module.kernels.slice(i + 1, i + 3), (what) => check.fail(what));
     versions.advance(kernel, (what) => check.fail(what));
     for (const name of check.written) ready.add(name);
     if (kernel.anchor === 'sample') ready.delete(kernel.logits);

@@ -5,6 +5,7 @@
 import type { Graph } from '../ir/graph/graph.js';
 import { assignPrecision } from './assignPrecision.js';
 import { attachAdapters } from './attachAdapters.js';
+import { attachRouting } from './attachRouting.js';
 import { canonicalizeMask } from './canonicalizeMask.js';
 import { deduplicateTables } from './deduplicateTables.js';
 import { eliminateCommonSubexpressions } from './eliminateCommonSubexpressions.js';
@@ -246,7 +247,14 @@ export const KERNEL_PASSES: readonly Pass<LoweredModule>[] = [
     does: 'Lays rows of narrow states, as scales of keys, in blocks.',
     when: { states: 'blocks' },
     run: packStates,
-    reason: 'last: it changes where states lie, and no kernel',
+    reason: 'last but one: it changes where states lie, and no kernel',
+  },
+  {
+    name: 'attachRouting',
+    does: 'Lets a product with the logits of experts choose them, and make the rows of their pairs, for few rows.',
+    when: { rows: 'contractions' },
+    run: attachRouting,
+    reason: 'last: a product has copies of the kernels behind it, which no pass may change any more',
   },
 ];
 

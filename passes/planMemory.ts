@@ -1,6 +1,6 @@
 import { extentIn, type Extents } from '../ir/extents.js';
 import type { BufferDecl, KernelModule } from '../ir/kernel.js';
-import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
+import { mayTouch } from '../ir/kernelAccess.js';
 import { ROW_PAD, rowStride, type Placement } from '../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../ir/types.js';
 
@@ -63,7 +63,7 @@ function findLifetimes(module: KernelModule, capacity: Extents): readonly Lifeti
   const end = Math.max(0, module.kernels.length - 1);
   const range = new Map<string, [number, number]>();
   module.kernels.forEach((kernel, at) => {
-    for (const name of [...kernelReads(kernel), ...kernelWrites(kernel)]) {
+    for (const name of mayTouch(kernel)) {
       const known = range.get(name);
       if (known === undefined) range.set(name, [at, at]);
       else known[1] = at;

@@ -2,7 +2,7 @@
 import { UserError } from '../errors.js';
 import { isReserved, type StateDecl } from '../ir/function.js';
 import type { BufferDecl, Kernel, WeightDecl } from '../ir/kernel.js';
-import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
+import { kernelReads, kernelWrites, mayWrite } from '../ir/kernelAccess.js';
 import { type FunctionPlan, type Plan, rowStride, type Stage, stateBytes, stateRowBytes } from '../ir/plan.js';
 import { type Dim, DTYPE_BYTES, isFloat } from '../ir/types.js';
 
@@ -185,7 +185,7 @@ export function boundaryOf(fn: RuntimeFunction, end: number): readonly BufferDec
   const read = new Set<string>();
   fn.launches.forEach((_, i) => {
     const kernel = kernelOf(fn, i);
-    for (const buffer of i < end ? kernelWrites(kernel) : kernelReads(kernel)) (i < end ? written : read).add(buffer);
+    for (const buffer of i < end ? mayWrite(kernel) : kernelReads(kernel)) (i < end ? written : read).add(buffer);
   });
   return fn.buffers.filter(
     ({ name, space }) =>

@@ -4,7 +4,7 @@
  */
 import { ATTENTION_KEYS, attentionSchedules, sharesRuns } from '../../codegen/cuda/attention/schedules.js';
 import { type CudaFacts, isLegalCuda } from '../../codegen/cuda/index.js';
-import { cudaScheduling } from '../../codegen/cuda/schedules.js';
+import { cudaScheduling } from '../../codegen/cuda/encoding.js';
 import type { CudaGemmSchedule, CudaGemmSkeleton, CudaSchedule } from '../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 

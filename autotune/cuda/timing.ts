@@ -4,7 +4,7 @@
  * up, and nothing that it uses is released.
  */
 import { at } from '../../system/at.js';
-import { cudaScheduling } from '../../codegen/cuda/schedules.js';
+import { cudaScheduling } from '../../codegen/cuda/encoding.js';
 import { UserError } from '../../errors.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
 import type { Kernel } from '../../ir/kernel.js';

@@ -1,7 +1,7 @@
 /** Tuning on a GPU: the search in search.ts over CUDA schedules, compared with the vendor's library. */
 import { z } from 'zod';
 import { type CudaFacts, cudaTemplatesHash } from '../../codegen/cuda/index.js';
-import { cudaScheduling } from '../../codegen/cuda/schedules.js';
+import { cudaScheduling } from '../../codegen/cuda/encoding.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
 import type { Kernel } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';

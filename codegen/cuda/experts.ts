@@ -1,8 +1,18 @@
 /** The kernels that choose experts, and that put pairs of rows and experts in order. No count leaves the device. */
 import type { CudaLoopSchedule } from '../../ir/cuda.js';
-import type { GemmKernel, LogProbKernel, RouteKernel, SampleKernel, SortByExpertKernel } from '../../ir/kernel.js';
+import type {
+  ArrangedPairs,
+  GemmKernel,
+  LogProbKernel,
+  RouteKernel,
+  SampleKernel,
+  SortByExpertKernel,
+} from '../../ir/kernel.js';
 import { SAMPLE_INPUT_NAMES } from '../../ir/sampleInputs.js';
 import { routeValues } from '../templateValues.js';
+import { rowsFunctor } from './loop.js';
+import type { RoutingPrinter } from './skinny/index.js';
+import { emitIdle } from './text/idle.js';
 import { type CudaOperands, type EmittedCuda, emittedPlain, kernelHead } from './text/operands.js';
 import { aboutKernel, buffersText, type ConfigFields, configText, unitText } from './text/unit.js';
 
@@ -55,42 +65,48 @@ const ROWS_OF_BLOCK = 64;
 export const routeThreads = ({ pairs }: RouteKernel, rows: number): number =>
   pairs === undefined ? 128 : rows <= 8 ? 256 : rows <= 32 ? 512 : 1024;
 
-/** One warp a row. */
-export function emitRoute(
-  kernel: RouteKernel,
-  operands: CudaOperands,
-  { threads }: CudaLoopSchedule,
-  symbol: string,
-): EmittedCuda {
-  const { count, chosen, normalized, weights, bias } = kernel;
-  const [logits, experts] = [operands.get(kernel.logits), operands.get(kernel.experts)];
-  const fields = {
-    count,
-    chosen,
-    normalized,
-    logitsStride: logits.stride,
-    expertsStride: experts.stride,
+/** What a kernel that chooses experts is told of them: fields of RouteConfig, and RouteBuffers. */
+function routeText(kernel: RouteKernel, operands: CudaOperands, threads: number, name = 'config') {
+  const { count, chosen, normalized, logits, experts, weights, bias } = kernel;
+  const fields: ConfigFields = {
+    ...{ count, chosen, normalized },
+    logitsStride: operands.get(logits).stride,
+    expertsStride: operands.get(experts).stride,
     threads,
     ...routeValues(kernel, operands).rule,
     ...(bias === undefined ? {} : { hasBias: true }),
   };
   const biasType = bias === undefined ? '' : `, ${operands.get(bias).dtype}`;
-  const buffers = buffersText(`RouteBuffers<config${biasType}>`, operands, {
-    logits: kernel.logits,
-    experts: kernel.experts,
-    weights,
-    bias,
-  });
+  const buffers = buffersText(`RouteBuffers<${name}${biasType}>`, operands, { logits, experts, weights, bias });
+  return { fields, buffers };
+}
+
+const STATE = '__device__ PairsState pairs_state;';
+
+/** What arranges pairs: PairsConfig, and PairsBuffers. */
+function pairsText(pairs: ArrangedPairs, operands: CudaOperands, name = 'config') {
+  const fields = { rowsOfBlock: ROWS_OF_BLOCK, ...(pairs.owners === undefined ? {} : { hasOwners: true }) };
+  const buffers = buffersText(`PairsBuffers<${name}>`, operands, { ...pairs });
+  return { config: configText('PairsConfig', fields, 'arranging'), buffers };
+}
+
+/** One warp a row. */
+export function emitRoute(
+  kernel: RouteKernel,
+  operands: CudaOperands,
+  { threads, isIdle }: CudaLoopSchedule,
+  symbol: string,
+): EmittedCuda {
+  if (isIdle === true) return emitIdle(kernel, operands, threads, symbol);
+  const { fields, buffers } = routeText(kernel, operands, threads);
   const config = { type: 'RouteConfig', fields };
   if (kernel.pairs !== undefined) {
-    const { owners } = kernel.pairs;
-    const pairs = buffersText('PairsBuffers<config>', operands, { ...kernel.pairs });
-    const arranging = { rowsOfBlock: ROWS_OF_BLOCK, ...(owners === undefined ? {} : { hasOwners: true }) };
+    const pairs = pairsText(kernel.pairs, operands);
     const source = unitOf(kernel, operands, {
       header: 'experts/pairs.cuh',
       config,
-      functors: [configText('PairsConfig', arranging, 'arranging'), '__device__ PairsState pairs_state;'],
-      call: `route_and_arrange<config, arranging>(pairs_state, ${kernel.rows}, ${buffers}, ${pairs});`,
+      functors: [pairs.config, STATE],
+      call: `route_and_arrange<config, arranging>(pairs_state, ${kernel.rows}, ${buffers}, ${pairs.buffers});`,
       symbol,
       threads,
       // Experts are read again, where other blocks have written them.
@@ -107,6 +123,29 @@ export function emitRoute(
   });
   return emittedPlain(source, threads, { kind: 'tiles', extent: kernel.rows, per: threads / 32, times: 1 });
 }
+
+/** What a product prints that chooses experts for its rows. */
+export const routingText: RoutingPrinter = ({ route, gather }, operands, tiles, { routes, threads }) => {
+  if (route.pairs === undefined) throw new Error(`${route.name} arranges no pairs.`);
+  const name = 'route_config';
+  const { fields, buffers } = routeText(route, operands, threads, name);
+  const pairs = pairsText(route.pairs, operands, name);
+  const isMade = routes === 'rows' && gather !== undefined;
+  const made = isMade
+    ? rowsFunctor(gather, operands, 'PairRows', threads / 32)
+    : { text: '', instance: 'NoPairRows{}' };
+  const callee = `route_behind<${name}, arranging, routing_tiles>`;
+  return {
+    functors: [
+      configText('RouteConfig', fields, name),
+      pairs.config,
+      configText('RoutingTiles', { ...tiles }, 'routing_tiles'),
+      STATE,
+      made.text,
+    ],
+    call: `${callee}(pairs_state, ${route.rows}, ${buffers}, ${pairs.buffers}, ${made.instance});`,
+  };
+};
 
 /** One block an expert: it counts the pairs of those before, and lists its own in their order. */
 export function emitArrange(

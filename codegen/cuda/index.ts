@@ -7,7 +7,7 @@ import type { MarkOf } from '../marks.js';
 import { kernelSignature, parametersOf, scheduleHash, withoutAdapters } from '../signature.js';
 import { emitShrink } from './adapter/index.js';
 import { emitAttention } from './attention/index.js';
-import { emitArrange, emitRoute, emitSample } from './experts.js';
+import { emitArrange, emitRoute, emitSample, routingText } from './experts.js';
 import { emitGemmMma, emitLogProbMma } from './gemmMma.js';
 import { emitGemmSimt, emitLogProbSimt } from './gemmSimt.js';
 import { emitGrouped } from './grouped/index.js';
@@ -76,7 +76,7 @@ function emitAnchor(kernel: Kernel, operands: CudaOperands, schedule: CudaSchedu
         case 'skinny':
           return emitSkinny(kernel, operands, schedule, symbol);
         case 'skinnyWgmma':
-          return emitSkinnyWgmma(kernel, operands, schedule, symbol);
+          return emitSkinnyWgmma(kernel, operands, schedule, symbol, routingText);
         case 'grouped':
           return kernel.anchor === 'gemm' ? emitGrouped(kernel, operands, schedule, symbol) : mismatch();
         case 'micro':

@@ -10,7 +10,8 @@ import {
 } from '../../ir/kernel.js';
 import { printScalar } from '../../ir/scalar.js';
 import type { Dim } from '../../ir/types.js';
-import { functorOf } from './text/functor.js';
+import { type Functor, functorOf } from './text/functor.js';
+import { emitIdle } from './text/idle.js';
 import {
   COLUMNS_OF_LANE,
   isRowMaxOf,
@@ -46,9 +47,10 @@ export const loopThreads = (kernel: LoopKernel, rows: number, multiprocessors: n
 export function emitLoop(
   kernel: LoopKernel,
   operands: CudaOperands,
-  { threads }: CudaLoopSchedule,
+  { threads, isIdle }: CudaLoopSchedule,
   symbol: string,
 ): EmittedCuda {
+  if (isIdle === true) return emitIdle(kernel, operands, threads, symbol);
   const { rows, finish } = kernel;
   const finished = finish === undefined ? {} : { finish };
   const all = loopDomains(kernel);
@@ -93,6 +95,19 @@ export function emitLoop(
     threads,
     { kind: 'tiles', extent: rows, per: rowsOfBlock, times: 1 },
     { lines: domains.length },
+  );
+}
+
+/** A loop of one domain as a functor whose rows `warps` warps of another kernel share. */
+export function rowsFunctor(kernel: LoopKernel, operands: CudaOperands, name: string, warps: number): Functor {
+  const { side, lines } = domainText(kernel, operands, warps);
+  const method = { head: 'TW_DEVICE void row(int row, int lane, int warp) const' };
+  const columns = `const int columns = ${kernel.columns};`;
+  return functorOf(
+    operands,
+    name,
+    [{ ...method, lines: [columns, ...lines] }],
+    [`static constexpr int side = ${side};`],
   );
 }
 

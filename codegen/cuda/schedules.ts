@@ -2,21 +2,14 @@
  * Decides which schedules are legal for a kernel on a GPU: a pure function of the kernel, the schedule and facts about
  * the device.
  */
-import { z } from 'zod';
 import { UserError } from '../../errors.js';
 import {
-  ADAPTER_USES,
-  CUDA_GEMM_MODES,
-  CUDA_GEMM_SKELETONS,
   type CudaArch,
   type CudaGemmSchedule,
   type CudaGemmSkeleton,
   type CudaSchedule,
-  LONE_BLOCKS,
   MULTIPROCESSOR_BYTES,
   RESERVED_BYTES,
-  RESIDENT_BLOCKS,
-  SHRINK_ROWS,
 } from '../../ir/cuda.js';
 import { extentIn } from '../../ir/extents.js';
 import { everyExtent } from '../../ir/function.js';
@@ -32,16 +25,15 @@ import { oncePer } from '../../ir/oncePer.js';
 import type { Bucket } from '../../ir/plan.js';
 import { FORMATS, layoutProblem } from '../../ir/storage.js';
 import { type BufferDType, isFloat } from '../../ir/types.js';
-import { scheduleExtent as extent, type Scheduling } from '../scheduling.js';
 import { parametersOf, withoutAdapters } from '../signature.js';
 import { defaultShrinkRows, SHRINK_THREADS, shrinkProblem } from './adapter/index.js';
-import { settleAdapters } from './adapter/uses.js';
 import { defaultAttentionSchedule, isLegalAttention } from './attention/schedules.js';
 import { mmaProblem, mmaSharedBytes, mmaStep } from './gemmMma.js';
 import { simtSharedBytes, simtStep } from './gemmSimt.js';
 import { routeThreads } from './experts.js';
 import { defaultGroupedSchedule, groupedScheduleProblem, groupOfKernel } from './grouped/layout.js';
 import { loopThreads } from './loop.js';
+import { routingBytes, routingProblem } from './routing.js';
 import { defaultMicroSchedule, microProblem } from './micro/layout.js';
 import { defaultSkinnySchedule, FEW_ROWS, SKINNY_ROWS, withShrinkers } from './skinny/layout.js';
 import { adapterProblem, hasAdapters } from './text/adapters.js';
@@ -117,6 +109,8 @@ function contractionProblem(
   if (typeof types === 'string') return types;
   if (s.adapters !== undefined && !hasAdapters(kernel)) return 'its rows have no adapters';
   if (s.adapters === 'shrinks' && s.skeleton !== 'skinnyWgmma') return `${s.skeleton} cannot shrink its rows`;
+  const routing = s.adapters === 'none' ? undefined : routingProblem(kernel, s);
+  if (routing !== undefined) return routing;
   if (s.adapters === 'none') {
     const { adapters: _, ...same } = s;
     return contractionProblem(withoutAdapters(kernel), module, same, facts);
@@ -216,10 +210,22 @@ function fewRows(
     adapterProblem(kernel, s.cluster) ??
     problem(segmentsOf(kernel), s, isLogProb, dtype);
   if (reason !== undefined) return reason;
-  const bytes = sharedBytes(s, rowValuesOf(kernel, module), dtype, kernel);
+  const routing = kernel.anchor === 'gemm' && s.routes !== undefined ? kernel.routing : undefined;
+  const beside = routing === undefined ? 0 : routingBytes(routing.route);
+  const bytes = sharedBytes(s, rowValuesOf(kernel, module), dtype, kernel) + beside;
   return bytes + STATIC_SHARED <= facts.sharedBytesPerBlock
     ? true
     : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
+}
+
+/** Whether a block of skinnyWgmma has room for its schedule and `bytes` beside. */
+export function hasRoomBeside(kernel: GemmKernel, module: KernelModule, s: CudaGemmSchedule, bytes: number): boolean {
+  const types = contractionTypes(kernel, module);
+  const dtype = typeof types === 'string' ? undefined : WGMMA_TYPES.find((each) => each === types.a);
+  if (dtype === undefined || s.skeleton !== 'skinnyWgmma') return false;
+  const own = s.adapters === 'none' ? withoutAdapters(kernel) : kernel;
+  const room = MULTIPROCESSOR_BYTES - RESERVED_BYTES - STATIC_SHARED;
+  return FEW_ROWS.skinnyWgmma.sharedBytes(s, rowValuesOf(own, module), dtype, own) + bytes <= room;
 }
 
 /** `true`, or the reason why `schedule` cannot be used for `kernel` on a GPU with these facts. */
@@ -397,100 +403,3 @@ const simts = (rows: number, simt: (tm: number) => CudaGemmSchedule): CudaGemmSc
   simt(32),
   simt(16),
 ];
-
-// Schedules of the CUDA target: their encoding, and which ones are legal for a kernel.
-
-const ADAPTERS = { none: 'without adapters', shrinks: 'shrinks its rows' } as const;
-
-export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
-  schema: z.discriminatedUnion('kind', [
-    z.strictObject({
-      kind: z.literal('gemm'),
-      skeleton: z.enum(CUDA_GEMM_SKELETONS),
-      tm: extent,
-      tn: extent,
-      tk: extent,
-      stages: extent,
-      cluster: z.union([z.literal(1), z.literal(2)]),
-      raster: extent,
-      mode: z.enum(CUDA_GEMM_MODES),
-      remainderTn: extent.exactOptional(),
-      epilogueGroups: z.literal(1).exactOptional(),
-      adapters: z.enum(ADAPTER_USES).exactOptional(),
-    }),
-    z.strictObject({
-      kind: z.literal('attention'),
-      skeleton: z.enum(['simt', 'mma', 'wgmma']),
-      queries: extent,
-      keys: extent,
-      cluster: z.union([z.literal(2), z.literal(4), z.literal(8), z.literal(16)]).exactOptional(),
-      teams: extent.exactOptional(),
-      lone: z.literal(LONE_BLOCKS).exactOptional(),
-      resident: z.literal(RESIDENT_BLOCKS).exactOptional(),
-      sharesTiles: z.literal(true).exactOptional(),
-    }),
-    z.strictObject({
-      kind: z.literal('loop'),
-      threads: extent,
-      rows: z.literal(SHRINK_ROWS).exactOptional(),
-      isIdle: z.literal(true).exactOptional(),
-    }),
-  ]),
-  key: (s) => {
-    switch (s.kind) {
-      case 'gemm':
-        return [
-          `${s.skeleton} ${s.tm}×${s.tn}×${s.tk} s${s.stages} c${s.cluster} r${s.raster} ${s.mode}`,
-          ...(s.remainderTn === undefined ? [] : [`rem${s.remainderTn}`]),
-          ...(s.epilogueGroups === undefined ? [] : [`e${s.epilogueGroups}`]),
-          ...(s.adapters === undefined ? [] : [`a-${s.adapters}`]),
-        ].join(' ');
-      case 'attention':
-        return [
-          `${s.skeleton} q${s.queries} k${s.keys}`,
-          ...(s.cluster === undefined ? [] : [`c${s.cluster}`]),
-          ...(s.teams === undefined ? [] : [`t${s.teams}`]),
-          ...(s.lone === undefined ? [] : [`lone${s.lone}`]),
-          ...(s.resident === undefined ? [] : [`m${s.resident}`]),
-          ...(s.sharesTiles === undefined ? [] : ['shared']),
-        ].join(' ');
-      case 'loop':
-        return [
-          `t${s.threads}`,
-          ...(s.rows === undefined ? [] : [`m${s.rows}`]),
-          ...(s.isIdle === undefined ? [] : ['idle']),
-        ].join(' ');
-      default:
-        return s satisfies never;
-    }
-  },
-  describe: (s) => {
-    switch (s.kind) {
-      case 'gemm': {
-        const groups = s.epilogueGroups === undefined ? '' : ' by two warpgroups';
-        const clusters = s.cluster > 1 ? `, clusters of ${s.cluster}` : '';
-        const more = s.skeleton === 'wgmma' ? `, ${s.mode}${groups}${clusters}, raster ${s.raster}` : clusters;
-        const remainder = s.remainderTn === undefined ? '' : ` (remainder ×${s.remainderTn})`;
-        const adapters = s.adapters === undefined ? '' : `, ${ADAPTERS[s.adapters]}`;
-        return `${s.skeleton}, tile ${s.tm}×${s.tn}${remainder}×${s.tk}, ${s.stages} stages${more}${adapters}`;
-      }
-      case 'attention':
-        return [
-          `${s.skeleton}, ${s.queries} queries × ${s.keys} keys`,
-          ...(s.cluster === undefined ? [] : [`clusters of ${s.cluster}`]),
-          ...(s.teams === undefined ? [] : [`${s.teams} teams`]),
-          ...(s.lone === undefined ? [] : [`a lone warp, ${s.lone} a multiprocessor`]),
-          ...(s.resident === undefined ? [] : [`${s.resident} a multiprocessor`]),
-          ...(s.sharesTiles === undefined ? [] : ['shared tiles']),
-        ].join(', ');
-      case 'loop':
-        if (s.isIdle === true) return 'not launched';
-        return `blocks of ${s.threads} threads${s.rows === undefined ? '' : ` for ${s.rows} rows`}`;
-      default:
-        return s satisfies never;
-    }
-  },
-  default: defaultCudaSchedule,
-  settle: (...given) => settleAdapters(...given, shrinkingSchedule),
-  legality: isLegalCuda,
-};

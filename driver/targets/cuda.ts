@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { cudaBuckets, cudaCapacity } from '../../autotune/buckets.js';
 import type { Rates } from '../../autotune/peaks.js';
 import { emitCudaKernel } from '../../codegen/cuda/index.js';
-import { cudaScheduling } from '../../codegen/cuda/schedules.js';
+import { cudaScheduling } from '../../codegen/cuda/encoding.js';
 import { UsageError, UserError } from '../../errors.js';
 import { CUDA_ARCHS, type CudaArch, type CudaSchedule } from '../../ir/cuda.js';
 import { requireCuda } from '../../runtime/cuda/addon.js';

@@ -23,7 +23,7 @@ import type { SearchResult, TuneProgress } from '../../autotune/search.js';
 import type { TuneRow } from '../../autotune/searchJob.js';
 import { renderBaselineTable, renderTable, statusLine } from '../../autotune/table.js';
 import { defaultCudaSchedule } from '../../codegen/cuda/index.js';
-import { cudaScheduling } from '../../codegen/cuda/schedules.js';
+import { cudaScheduling } from '../../codegen/cuda/encoding.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
 import { COPY, SCORE } from '../../ir/function.js';
 import { type CpuSchedule, type LinkedFunction, linkFunction, type Plan } from '../../ir/plan.js';

@@ -16,7 +16,7 @@ import { type GpuLab, openLab } from '../../bench/gpuLab.js';
 import { type BenchModel, roleOf } from '../../bench/gpuModel.js';
 import type { GpuResults } from '../../bench/gpuResults.js';
 import { defaultCudaSchedule, kernelSignature } from '../../codegen/cuda/index.js';
-import { cudaScheduling } from '../../codegen/cuda/schedules.js';
+import { cudaScheduling } from '../../codegen/cuda/encoding.js';
 import { cudaNumerics } from '../../driver/targets/cudaDevice.js';
 import { UserError } from '../../errors.js';
 import type { CudaSchedule } from '../../ir/cuda.js';

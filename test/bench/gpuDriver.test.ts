@@ -9,7 +9,7 @@ import { type GpuLab, openLab } from '../../bench/gpuLab.js';
 import { defaultChoice, openBenchModel, roleOf, trialSchedule } from '../../bench/gpuModel.js';
 import { modelPath, packageRoot } from '../../bench/inputs.js';
 import { attentionSchedules } from '../../codegen/cuda/attention/schedules.js';
-import { cudaScheduling } from '../../codegen/cuda/schedules.js';
+import { cudaScheduling } from '../../codegen/cuda/encoding.js';
 import { TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
 import type { AttentionKernel } from '../../ir/kernel.js';
 import type { CublasLt } from '../../runtime/cuda/cublasLt.js';

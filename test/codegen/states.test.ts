@@ -1,7 +1,7 @@
 /** States in kernels: a function with state, lowered, verified, interpreted, and as generated C and CUDA. */
 import { describe, expect, it } from 'vitest';
 import { cpuScheduling } from '../../codegen/cpu/schedules.js';
-import { cudaScheduling } from '../../codegen/cuda/schedules.js';
+import { cudaScheduling } from '../../codegen/cuda/encoding.js';
 import { parsePlan, printPlan } from '../../driver/artifact/planJson.js';
 import { checkAgainstGraph, checkPlan } from '../../driver/plan.js';
 import { moduleOf } from '../../ir/graph/graph.js';

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { emitCudaKernel } from '../../codegen/cuda/index.js';
-import { cudaScheduling } from '../../codegen/cuda/schedules.js';
+import { cudaScheduling } from '../../codegen/cuda/encoding.js';
 import { compileModel } from '../../driver/compile/compile.js';
 import { checkPlan, legalityOf } from '../../driver/plan.js';
 import { cuda } from '../../driver/targets/cuda.js';

@@ -11,7 +11,7 @@ import {
   defaultAttentionSchedule,
   isLegalAttention,
 } from '../../codegen/cuda/attention/schedules.js';
-import { cudaScheduling } from '../../codegen/cuda/schedules.js';
+import { cudaScheduling } from '../../codegen/cuda/encoding.js';
 import type { CudaAttentionSchedule } from '../../ir/cuda.js';
 import { extentIn } from '../../ir/extents.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';

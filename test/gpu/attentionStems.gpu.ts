@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { attentionSchedules, defaultAttentionSchedule } from '../../codegen/cuda/attention/schedules.js';
-import { cudaScheduling } from '../../codegen/cuda/schedules.js';
+import { cudaScheduling } from '../../codegen/cuda/encoding.js';
 import type { CudaAttentionSchedule } from '../../ir/cuda.js';
 import { attentionModule, type Shape } from '../codegen/cuda/attentionHarness.js';
 import { pathSchedule, siblingsCall, tangledCall } from '../codegen/cuda/pathCases.js';

@@ -3,7 +3,7 @@
  * Scout), on CUDA cores and on tensor cores. Microseconds of a launch; what the bytes of keys and values allow beside.
  */
 import { attentionSchedules, defaultAttentionSchedule } from '../../codegen/cuda/attention/schedules.js';
-import { cudaScheduling } from '../../codegen/cuda/schedules.js';
+import { cudaScheduling } from '../../codegen/cuda/encoding.js';
 import type { CudaAttentionSchedule } from '../../ir/cuda.js';
 import { paperSlopes } from '../../models/decoder/slopes.js';
 import { attentionModule, type Shape } from '../codegen/cuda/attentionHarness.js';

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { cudaScheduling } from '../../codegen/cuda/schedules.js';
+import { cudaScheduling } from '../../codegen/cuda/encoding.js';
 import { compileCudaKernels, emitCudaPlan } from '../../driver/targets/cudaKernels.js';
 import { RESERVED_ROWS } from '../../ir/function.js';
 import { cudaAvailable, requireCuda } from '../../runtime/cuda/addon.js';

@@ -1,6 +1,6 @@
 /** Functions with state on a real device, compiled from their graphs: they share a weight and memory between calls. */
 import { describe, it } from 'node:test';
-import { cudaScheduling } from '../../codegen/cuda/schedules.js';
+import { cudaScheduling } from '../../codegen/cuda/encoding.js';
 import { compileCudaKernels, emitCudaPlan } from '../../driver/targets/cudaKernels.js';
 import type { CudaPlan } from '../../ir/plan.js';
 import { cudaAvailable } from '../../runtime/cuda/addon.js';

@@ -1,7 +1,7 @@
 /** The function copy: what it is made of, and that its kernels copy the bits of every state, on every target. */
 import { describe, expect, it } from 'vitest';
 import { emitCudaKernel } from '../../codegen/cuda/index.js';
-import { cudaScheduling } from '../../codegen/cuda/schedules.js';
+import { cudaScheduling } from '../../codegen/cuda/encoding.js';
 import { kernelSignature } from '../../codegen/signature.js';
 import type { Graph } from '../../ir/graph/graph.js';
 import { interpretFunction } from '../../ir/graph/interpreter.js';

@@ -3,7 +3,7 @@ import { mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { cpuScheduling } from '../../codegen/cpu/schedules.js';
-import { cudaScheduling } from '../../codegen/cuda/schedules.js';
+import { cudaScheduling } from '../../codegen/cuda/encoding.js';
 import { compileCpuKernels, emitCpuPlan } from '../../driver/targets/cpuKernels.js';
 import { emitCudaPlan } from '../../driver/targets/cudaKernels.js';
 import type { Numerics } from '../../passes/numerics.js';

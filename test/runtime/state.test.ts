@@ -3,7 +3,7 @@ import { mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { cpuScheduling } from '../../codegen/cpu/schedules.js';
-import { cudaScheduling } from '../../codegen/cuda/schedules.js';
+import { cudaScheduling } from '../../codegen/cuda/encoding.js';
 import { compileCpuKernels, emitCpuPlan } from '../../driver/targets/cpuKernels.js';
 import { emitCudaPlan } from '../../driver/targets/cudaKernels.js';
 import { RESERVED_ROWS } from '../../ir/function.js';

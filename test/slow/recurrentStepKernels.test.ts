@@ -4,7 +4,7 @@
  */
 import { describe, expect, it } from 'vitest';
 import { emitCudaKernel } from '../../codegen/cuda/index.js';
-import { cudaScheduling } from '../../codegen/cuda/schedules.js';
+import { cudaScheduling } from '../../codegen/cuda/encoding.js';
 import { SequenceTable } from '../../driver/devices/sequenceTable.js';
 import { cudaNumerics, TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
 import type { KernelModule } from '../../ir/kernel.js';

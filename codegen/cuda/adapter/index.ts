@@ -11,6 +11,7 @@ import { roundUp } from '../../../ir/types.js';
 import { PACKED_COLUMNS } from '../../../ir/packing.js';
 import { type CudaOperands, ELEMENT_TYPES, type EmittedCuda, emittedPlain, kernelHead } from '../text/operands.js';
 import { aboutKernel, buffersText, type ConfigFields, unitText } from '../text/unit.js';
+import { emitIdle } from '../text/idle.js';
 
 /** A warp for each range of k. */
 export const SHRINK_THREADS = 256;
@@ -205,17 +206,4 @@ export function emitShrink(
   const grid = isFloats ? { per: 1, times: 1 } : { per: rows, times };
   const plain = emittedPlain(source, threads, { kind: 'tiles', extent: kernel.rows, ...grid }, { sharedBytes });
   return { ...plain, launch: { ...plain.launch, cluster } };
-}
-
-/** A kernel that is never launched. */
-function emitIdle(kernel: ShrinkKernel, operands: CudaOperands, threads: number, symbol: string): EmittedCuda {
-  const { extents } = operands;
-  const source = unitText({
-    about: aboutKernel(kernel, 'left to the product behind it, or to nobody'),
-    includes: ['lib/elements.cuh'],
-    functors: [],
-    head: kernelHead({ symbol, extents, operands, tensorMaps: [], threads }),
-    body: '',
-  });
-  return emittedPlain(source, threads, { kind: 'constant', count: 0 });
 }

@@ -3,6 +3,8 @@
  * row. Blocks choose for rows_of_block rows each, and the last one to have done so arranges all pairs: its warps have
  * parts of them, one behind another, count those of each expert, and then give each pair its place. Pairs of one warp
  * are counted by comparing each with all. No block waits for another, and no count leaves the device.
+ *
+ * Few rows are chosen for by the product that makes their logits, in its last block (route_behind).
  */
 #pragma once
 #include "experts/route.cuh"
@@ -31,17 +33,17 @@ template <RouteConfig config> struct PairsBuffers {
   i32 *owners;
 };
 
-/* Whether this is the last block to come here; what the others have written is then seen. */
-TW_DEVICE bool is_last_block(PairsState &state) {
+/* Whether this is the last of `blocks` blocks to come here; what the others have written is then seen. */
+TW_DEVICE bool is_last_block(PairsState &state, unsigned blocks) {
   __shared__ int is_last;
-  if (gridDim.x == 1) {
+  if (blocks == 1) {
     __syncthreads();
     return true;
   }
   fence_all();
   __syncthreads();
   if (threadIdx.x == 0) {
-    is_last = atomicAdd(&state.done, 1u) + 1 == gridDim.x;
+    is_last = atomicAdd(&state.done, 1u) + 1 == blocks;
     if (is_last) state.done = 0;
     fence_all();
   }
@@ -198,7 +200,38 @@ TW_DEVICE void route_and_arrange(PairsState &state, int rows, const RouteBuffers
   const int first = (int)blockIdx.x * arranging.rows_of_block, lane = threadIdx.x % 32;
   for (int i = threadIdx.x / 32; i < arranging.rows_of_block && first + i < rows; i += config.threads / 32)
     route_row<config>(first + i, lane, chosen);
-  if (is_last_block(state)) arrange_pairs<config, arranging>(rows, chosen.experts, buffers);
+  if (is_last_block(state, gridDim.x)) arrange_pairs<config, arranging>(rows, chosen.experts, buffers);
+}
+
+/* Where the tiles of logits lie in the grid of the product that stores them: from column tile `first` of `across` on. */
+struct RoutingTiles { int first, count, across; };
+
+/* Of products that leave the rows of pairs to a loop behind them. */
+struct NoPairRows {
+  static constexpr int side = 0;
+  TW_DEVICE void row(int, int, int) const {}
+};
+
+/*
+ * The same at the end of a product of few rows, by all threads of its blocks. The last block to have stored logits
+ * chooses for all rows, arranges pairs, and makes the rows of pairs as a loop would (loop/loop.cuh).
+ */
+template <RouteConfig config, PairsConfig arranging, RoutingTiles tiles, typename Bias, class PairRows>
+TW_DEVICE void route_behind(PairsState &state, int rows, const RouteBuffers<config, Bias> &chosen,
+    const PairsBuffers<config> &buffers, const PairRows &made) {
+  constexpr int warps = config.threads / 32;
+  const int tile = (int)blockIdx.x % tiles.across, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  if (tile < tiles.first || tile >= tiles.first + tiles.count) return;
+  if (!is_last_block(state, gridDim.x / tiles.across * tiles.count)) return;
+  for (int row = warp; row < rows; row += warps) route_row<config>(row, lane, chosen);
+  __syncthreads();
+  arrange_pairs<config, arranging>(rows, chosen.experts, buffers);
+  if constexpr (PairRows::side > 0) {
+    static_assert(warps % PairRows::side == 0);
+    __syncthreads();
+    for (int pair = warp / PairRows::side; pair < rows * config.chosen; pair += warps / PairRows::side)
+      made.row(pair, lane, warp);
+  }
 }
 
 }  // namespace tw

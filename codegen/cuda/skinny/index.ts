@@ -3,8 +3,8 @@
  * are limited by the memory that weights are read from, and keep many bytes in flight. Every element is added up in one
  * accumulator in order of k, as the other tensor-core skeletons do it, so results have the same bits.
  */
-import type { CudaGemmSchedule } from '../../../ir/cuda.js';
-import type { ContractionKernel } from '../../../ir/kernel.js';
+import type { CudaGemmSchedule, RoutingUse } from '../../../ir/cuda.js';
+import type { ContractionKernel, Routing } from '../../../ir/kernel.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
 import { shrinkersField, shrinkingKernel } from '../adapter/shrinkers.js';
 import { adapterBytes, adapterField, secondMapsOf } from '../text/adapters.js';
@@ -132,11 +132,27 @@ interface SkinnyWgmmaConfig extends ConfigFields {
   readonly elementBytes: number;
   readonly unitN: number;
   readonly rowValues: number;
+  readonly spareWarps?: number;
   readonly threads: number;
   readonly sharedBytes: number;
   readonly adapter?: ConfigFields;
   readonly shrinkers?: ConfigFields;
 }
+
+/** Where the column tiles of logits lie among those of a product. */
+export interface RoutingTiles {
+  readonly first: number;
+  readonly count: number;
+  readonly across: number;
+}
+
+/** Prints what a product runs of its routing: what stands before its head, and a call behind its products. */
+export type RoutingPrinter = (
+  routing: Routing,
+  operands: CudaOperands,
+  tiles: RoutingTiles,
+  how: { readonly routes: RoutingUse; readonly threads: number },
+) => { readonly functors: readonly string[]; readonly call: string };
 
 /** Prints `kernel` under a legal skinnyWgmma schedule. No kernel of a plan may write weights. */
 export function emitSkinnyWgmma(
@@ -144,6 +160,7 @@ export function emitSkinnyWgmma(
   operands: CudaOperands,
   schedule: CudaGemmSchedule,
   symbol: string,
+  routingText: RoutingPrinter,
 ): EmittedCuda {
   const { tm, tn, tk, stages, cluster } = schedule;
   const segments = segmentsOf(kernel);
@@ -173,6 +190,7 @@ export function emitSkinnyWgmma(
     elementBytes: DTYPE_BYTES[type],
     unitN: skinnyStep(segments),
     rowValues,
+    ...(layout.spareWarps === 0 ? {} : { spareWarps: layout.spareWarps }),
     threads,
     sharedBytes,
     ...shrinkingField(adapterField(kernel, operands)),
@@ -188,12 +206,16 @@ export function emitSkinnyWgmma(
       : fewRowsHead(kernel, operands, prologue, {
           ...{ callee: `skinny_wgmma_head<config, ${type}>`, a: a!, weightMaps },
         });
+  const routing = routingOf();
   return {
     source: unitText({
       about: aboutKernel(kernel, `few rows by wgmma, ${tm} × ${tn} × ${tk}, ${stages} stages`),
-      includes: [kernel.anchor === 'gemm' ? 'gemm/skinnyWgmma.cuh' : 'head/skinnyWgmma.cuh'],
+      includes: [
+        kernel.anchor === 'gemm' ? 'gemm/skinnyWgmma.cuh' : 'head/skinnyWgmma.cuh',
+        ...(routing === undefined ? [] : ['experts/pairs.cuh']),
+      ],
       config: { type: 'SkinnyWgmmaConfig', fields: config },
-      functors,
+      functors: [...functors, ...(routing?.functors ?? [])],
       head: kernelHead({
         symbol,
         extents: operands.extents,
@@ -202,14 +224,26 @@ export function emitSkinnyWgmma(
         threads:
           layout.shrinkers === undefined || blocksOf(layout) > 1 ? threads : Math.max(threads, THREADS_OF_REGISTERS),
         blocks: blocksOf(layout),
-        isRestrict: !finishesRows(kernel),
+        isRestrict: !finishesRows(kernel) && routing === undefined,
       }),
-      body,
+      body: routing === undefined ? body : `${body.trimEnd()}\n  ${routing.call}`,
     }),
     tensorMaps,
     waitsForPredecessor: true,
     launch: launchOfTiles(kernel, { tm, threads, sharedBytes, columnTiles: total, cluster }),
   };
+
+  /** What chooses experts behind the products, where the schedule says so. */
+  function routingOf() {
+    const { routes } = schedule;
+    if (kernel.anchor !== 'gemm' || kernel.routing === undefined || routes === undefined) return undefined;
+    const { logits } = kernel.routing.route;
+    const at = segments.findIndex(({ outputs }) => outputs.some(({ buffer }) => buffer === logits));
+    const [before, own] = [segments.slice(0, at), segments.slice(at, at + 1)].map(
+      (each) => columnTiles(each, tn).total,
+    );
+    return routingText(kernel.routing, operands, { first: before!, count: own!, across: total }, { routes, threads });
+  }
 
   /** What was shrunk is in shared memory where the kernel shrinks it itself. */
   function shrinkingField({ adapter }: ReturnType<typeof adapterField>) {

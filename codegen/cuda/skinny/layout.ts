@@ -2,7 +2,7 @@
 import { type CudaArch, type CudaGemmSchedule, MULTIPROCESSOR_BYTES, RESERVED_BYTES } from '../../../ir/cuda.js';
 import { groupWidth } from '../../../ir/groupSums.js';
 import { type ContractionKernel, LOGPROB_BLOCK, type Segment } from '../../../ir/kernel.js';
-import { DTYPE_BYTES } from '../../../ir/types.js';
+import { DTYPE_BYTES, roundUp } from '../../../ir/types.js';
 import { shrinkersBytes, shrinkingKernel, type Shrinkers } from '../adapter/shrinkers.js';
 import { adapterBytes } from '../text/adapters.js';
 import { segmentsOf } from '../text/contraction.js';
@@ -111,14 +111,22 @@ const rowsOfWarp = (tn: number): number => (tn < 128 ? 16 : 64);
 /** Of a block. */
 export interface SkinnyWgmmaLayout {
   readonly warps: number;
+  /** Of these, those that wait for what comes behind the products. */
+  readonly spareWarps: number;
   readonly sharedBytes: number;
   /** Where the kernel shrinks what its rows' adapters have. */
   readonly shrinkers?: Shrinkers;
 }
 
 /** Blocks that share a multiprocessor if their shared memory does: the next kernel's begin beside this one's. */
-export const blocksOf = ({ sharedBytes }: Pick<SkinnyWgmmaLayout, 'sharedBytes'>): number =>
-  2 * (sharedBytes + RESERVED_BYTES) <= MULTIPROCESSOR_BYTES ? 2 : 1;
+export const blocksOf = ({
+  sharedBytes,
+  spareWarps = 0,
+}: Pick<SkinnyWgmmaLayout, 'sharedBytes'> & Partial<SkinnyWgmmaLayout>): number =>
+  spareWarps === 0 && 2 * (sharedBytes + RESERVED_BYTES) <= MULTIPROCESSOR_BYTES ? 2 : 1;
+
+/** Warps of a block that chooses experts, and of one that makes the rows of their pairs too. */
+const ROUTING_WARPS = { pairs: 16, rows: 32 } as const;
 
 /**
  * Warps that shrink, some of which compute values too: few where two blocks share the registers, and otherwise
@@ -149,13 +157,16 @@ export function skinnyWgmmaLayout(
   const barrierOffset = Math.max(stages * stageBytes + readPast, productBytes(schedule));
   const ownBytes = ALIGNMENT + barrierOffset + 2 * BARRIER * stages + tm * rowValues * 4;
   const warps = consumerWarps + 1;
-  if (kernel === undefined) return { warps: warps + valueWarps, sharedBytes: ownBytes };
+  const { routes } = schedule;
+  const spareWarps = routes === undefined ? 0 : Math.max(0, ROUTING_WARPS[routes] - warps - valueWarps);
+  const plain = { warps: warps + valueWarps + spareWarps, spareWarps };
+  if (kernel === undefined) return { ...plain, sharedBytes: ownBytes };
   const slotBytes = adapterBytes(kernel, ownBytes);
   const shrinking = shrinkingKernel(kernel, schedule);
-  if (shrinking === undefined) return { warps: warps + valueWarps, sharedBytes: ownBytes + slotBytes };
+  if (shrinking === undefined) return { ...plain, sharedBytes: ownBytes + slotBytes };
   const sharedBytes = ownBytes + slotBytes + shrinkersBytes(shrinking, tm);
   const shrinkers = shrinkersOf(tm, blocksOf({ sharedBytes }), valueWarps, consumerWarps / WARPS_OF_GROUP);
-  return { warps: warps + Math.max(valueWarps, shrinkers.warps), sharedBytes, shrinkers };
+  return { warps: warps + Math.max(valueWarps, shrinkers.warps), spareWarps: 0, sharedBytes, shrinkers };
 }
 
 /** The reason why the skeleton cannot run the kernel with this schedule, apart from operands and shared memory. */
@@ -266,7 +277,7 @@ export function defaultSkinnySchedule(
   const tm = rowsOfTile(rows, isLogProb ? Infinity : tilesOf(skinnyTileStep(segments)), multiprocessors);
   const isOnHopper = skeleton === 'skinnyWgmma';
   const within = (most: number): readonly number[] => widths(skinnyTileStep(segments), tilesOf, most);
-  const one = isLogProb ? [LOGPROB_BLOCK] : within(multiprocessors);
+  const one = isLogProb ? [LOGPROB_BLOCK] : (routedTile(kernel, rows) ?? within(multiprocessors));
   const isLong = tm * one[0]! > LONG_EPILOGUE;
   const isWholeMemory = isOnHopper && !isLong && tilesOf(one[0]!) <= multiprocessors;
   // A pair loads its rows once, which pays where they are at least twice the bytes of a tile's weights.
@@ -298,6 +309,18 @@ export function defaultSkinnySchedule(
     if (found !== undefined) return found;
   }
   return undefined;
+}
+
+/** Most rows of a product that also chooses experts, and bytes of its weights that one block reads. */
+export const ROUTED_ROWS = 8;
+const ROUTED_BYTES = 190 << 10;
+
+/** One tile of all logits, where a block holds their weights: it chooses experts without waiting for others. */
+function routedTile(kernel: ContractionKernel, rows: number): readonly number[] | undefined {
+  const [segment, ...more] = segmentsOf(kernel);
+  if (kernel.anchor !== 'gemm' || kernel.routing === undefined || rows > ROUTED_ROWS) return undefined;
+  if (segment === undefined || more.length > 0 || segment.columns * kernel.k * 2 > ROUTED_BYTES) return undefined;
+  return [roundUp(segment.columns, skinnyTileStep([segment]))];
 }
 
 /** Column tiles up to which tiles are lower than all rows, and the part of the multiprocessors that they then take. */

@@ -4,7 +4,7 @@ import { CudaSpace, referenceSchedule, mayReplace } from '../../../autotune/cuda
 import { cudaCost } from '../../../autotune/cuda/costModel.js';
 import { contractionOf } from '../../../autotune/cuda/vendorBaseline.js';
 import { defaultCudaSchedule, isLegalCuda } from '../../../codegen/cuda/index.js';
-import { cudaScheduling } from '../../../codegen/cuda/schedules.js';
+import { cudaScheduling } from '../../../codegen/cuda/encoding.js';
 import { cudaNumerics } from '../../../driver/targets/cudaDevice.js';
 import type { CudaGemmSchedule, CudaSchedule } from '../../../ir/cuda.js';
 import type { Bucket } from '../../../ir/plan.js';

@@ -13,7 +13,7 @@ import type { Measure, MeasureRequest } from '../../../autotune/measurement.js';
 import type { TuneProgress } from '../../../autotune/search.js';
 import type { TuneRow } from '../../../autotune/searchJob.js';
 import { defaultCudaSchedule, kernelSignature } from '../../../codegen/cuda/index.js';
-import { cudaScheduling } from '../../../codegen/cuda/schedules.js';
+import { cudaScheduling } from '../../../codegen/cuda/encoding.js';
 import type { CudaSchedule } from '../../../ir/cuda.js';
 import { scoringBucket, tokensIn } from '../../../ir/scoring.js';
 import { kernelAt, SHAPE } from '../fixture.js';
