@@ -113,8 +113,12 @@ async function printProfile(profile: () => ReturnType<DeviceExecutor['profile']>
     again.launches.forEach(({ nanoseconds }, i) => (least[i] = Math.min(at(least, i), nanoseconds)));
   }
   const kinds = new Map<string, { count: number; microseconds: number }>();
+  // Kernels of one path that follow each other, as a product and the sum of its results, are told apart.
+  let [before, nth] = ['', 1];
   launches.forEach(({ path }, i) => {
-    const kind = path.replace(/^layers\.\d+\./, '');
+    nth = path === before ? nth + 1 : 1;
+    before = path;
+    const kind = path.replace(/^layers\.\d+\./, '') + (nth > 1 ? ` (${nth})` : '');
     const { count, microseconds } = kinds.get(kind) ?? { count: 0, microseconds: 0 };
     kinds.set(kind, { count: count + 1, microseconds: microseconds + at(least, i) / 1000 });
   });

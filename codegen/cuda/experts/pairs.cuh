@@ -203,7 +203,7 @@ TW_DEVICE void route_and_arrange(PairsState &state, int rows, const RouteBuffers
   if (is_last_block(state, gridDim.x)) arrange_pairs<config, arranging>(rows, chosen.experts, buffers);
 }
 
-/* Where the tiles of logits lie in the grid of the product that stores them: from column tile `first` of `across` on. */
+/* Where the tiles of logits lie in the grid of the product that stores them: from column tile `first` of `across`. */
 struct RoutingTiles { int first, count, across; };
 
 /* Of products that leave the rows of pairs to a loop behind them. */

@@ -1,7 +1,7 @@
 /*
  * Products of few rows on Hopper: c[rows, columns] = a[rows, k]·w[columns, k]ᵀ, up to 64 rows a tile, limited by the
- * memory that w is read from. TMA keeps many bytes in flight with one instruction for each slab of a stage, and wgmma
- * multiplies them. Every element is added up in one accumulator in order of k, as in gemm/hopper.cuh.
+ * memory that w is read from. TMA keeps many bytes in flight, and wgmma multiplies them. Every element is added up in
+ * one accumulator in order of k, as in gemm/hopper.cuh.
  *
  * Warps of a block, in order:
  *   consumers   one warpgroup, or two side by side that share the columns of a wide tile: multiply
@@ -61,9 +61,8 @@ struct SkinnyWgmmaConfig {
     const int rows_of_warp = tile_n < 128 ? 16 : 64;
     return row_values == 0 ? 0 : (tile_m + rows_of_warp - 1) / rows_of_warp;
   }
-  TW_CONSTEXPR int helper_warps() const {
-    return spare_warps + (value_warps() > shrinkers.warps ? value_warps() : shrinkers.warps);
-  }
+  TW_CONSTEXPR int own_warps() const { return value_warps() > shrinkers.warps ? value_warps() : shrinkers.warps; }
+  TW_CONSTEXPR int helper_warps() const { return own_warps() + spare_warps; }
   TW_CONSTEXPR int warps() const { return consumer_warps() + 1 + helper_warps(); }
 
   TW_CONSTEXPR int slab_k() const { return SLAB_BYTES / element_bytes; }
