@@ -42,6 +42,8 @@ export interface ExpertsConfig {
   readonly scalesInputs?: boolean;
   /** False if what that expert gives is added as it is. Default: true. */
   readonly hasSharedGate?: boolean;
+  /** Whether the matrices of that expert have biases. Default: none has. */
+  readonly hasSharedBiases?: true;
   /** Whether the router and all matrices of experts have biases. Default: none has. */
   readonly isBiased?: true;
   /** What is computed between the products, if it is not f(gate) ∘ up: SwiGLU of bounded numbers. */

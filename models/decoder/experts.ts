@@ -68,6 +68,12 @@ export function expertTensors(
   const { bias } = config.routing ?? {};
   const biases: readonly ExpectedTensor[] =
     bias === undefined ? [] : [biasOfChoice(`${layer}.${bias}`, count, names.isBiasOfOneRow)];
+  const shared = (name: string, rows: number, columns: number): ExpectedTensor[] => [
+    matrix(`${names.shared}.${name}`, rows, columns),
+    ...(config.hasSharedBiases === true
+      ? [{ name: `${layer}.${names.shared}.${name}.bias`, shape: [rows], role: 'bias' } as const]
+      : []),
+  ];
   return [
     ...(fused === undefined
       ? [router, ...Array.from({ length: count }, (_, at) => expert(at)).flat()]
@@ -79,9 +85,9 @@ export function expertTensors(
     ...(sharedWidth === undefined
       ? []
       : [
-          matrix(`${names.shared}.gate_proj`, sharedWidth, hidden),
-          matrix(`${names.shared}.up_proj`, sharedWidth, hidden),
-          matrix(`${names.shared}.down_proj`, hidden, sharedWidth),
+          ...shared('gate_proj', sharedWidth, hidden),
+          ...shared('up_proj', sharedWidth, hidden),
+          ...shared('down_proj', hidden, sharedWidth),
           ...(config.hasSharedGate === false ? [] : [matrix(names.sharedGate, 1, hidden)]),
         ]),
   ];
@@ -182,8 +188,16 @@ export function buildExperts(context: ExpertContext, experts: ExpertsConfig, x: 
   });
   if (sharedWidth === undefined) return mixed;
   const shared = b.scope('shared', () => {
-    const own = (name: 'gate' | 'up' | 'down', from: Value, rows: number, columns: number): Value =>
-      linear(from, context.weight(`${layer}.${names.shared}.${name}_proj.weight`, [rows, columns]), name);
+    const own = (name: 'gate' | 'up' | 'down', from: Value, rows: number, columns: number): Value => {
+      const module = `${layer}.${names.shared}.${name}_proj`;
+      const matrix = context.weight(`${module}.weight`, [rows, columns]);
+      if (experts.hasSharedBiases !== true) return linear(from, matrix, name);
+      return b.scope(name, () => {
+        const product = b.add('linear', { x: from, w: matrix }, {}, `${name}_product`);
+        const bias = context.toF32(context.weight(`${module}.bias`, [rows]), `${name}_bias`);
+        return b.add('add', { a: product, b: bias }, {}, name);
+      });
+    };
     const gate = own('gate', x, sharedWidth, hidden);
     const up = own('up', x, sharedWidth, hidden);
     const out = own(

@@ -167,8 +167,13 @@ export const EXPERT_FAMILIES = [
     isTied: true,
     names: { ...LLAMA_NAMES, experts: ERNIE_EXPERTS },
     differences: (read) => {
-      if (read.flag('use_bias')) read.fail('use_bias is true: biases of experts are not supported');
-      return { biased: [], experts: ernieExperts(read) };
+      // Of all matrices but those of the experts that a router chooses, as transformers has it.
+      if (!read.flag('use_bias')) return { biased: [], experts: ernieExperts(read) };
+      return {
+        biased: ['q', 'k', 'v', 'o', 'gate', 'up', 'down'],
+        hasHeadBias: true,
+        experts: { ...ernieExperts(read), hasSharedBiases: true },
+      };
     },
   }),
 

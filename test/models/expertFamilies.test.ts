@@ -84,27 +84,34 @@ interface Family {
 /** The first two elements of eight turn; the others stay. */
 const partly = (head: Row, position: number): Row => [...turned(50)(head.slice(0, 2), position), ...head.slice(2)];
 
+const ERNIE: Family = {
+  title: 'ERNIE 4.5: a softmax plus a bias, shared experts, a first layer without experts',
+  config: {
+    architectures: ['Ernie4_5_MoeForCausalLM'],
+    model_type: 'ernie4_5_moe',
+    moe_num_experts: EXPERTS,
+    moe_k: 2,
+    moe_num_shared_experts: 2,
+  },
+  normed: norm,
+  norms: ['input_layernorm', 'post_attention_layernorm', 'model.norm'],
+  output: 'o_proj',
+  heads: (_weights, _at, _name, head, position) => turned(50, true)(head, position),
+  feedForward: (weights, at, layer, x) => {
+    if (layer === 0) return swiglu(weights, `${at}.mlp`, x);
+    const scores = softmax(linear(weights, `${at}.mlp.gate`, x));
+    const bias = [...weights.get(`${at}.mlp.moe_statics.e_score_correction_bias`)!];
+    const routed = mixture(weights, `${at}.mlp.experts`, x, { scores, compared: add(scores, bias), chosen: 2 });
+    return add(routed, swiglu(weights, `${at}.mlp.shared_experts`, x));
+  },
+};
+
 const FAMILIES: readonly Family[] = [
+  ERNIE,
   {
-    title: 'ERNIE 4.5: a softmax plus a bias, shared experts, a first layer without experts',
-    config: {
-      architectures: ['Ernie4_5_MoeForCausalLM'],
-      model_type: 'ernie4_5_moe',
-      moe_num_experts: EXPERTS,
-      moe_k: 2,
-      moe_num_shared_experts: 2,
-    },
-    normed: norm,
-    norms: ['input_layernorm', 'post_attention_layernorm', 'model.norm'],
-    output: 'o_proj',
-    heads: (_weights, _at, _name, head, position) => turned(50, true)(head, position),
-    feedForward: (weights, at, layer, x) => {
-      if (layer === 0) return swiglu(weights, `${at}.mlp`, x);
-      const scores = softmax(linear(weights, `${at}.mlp.gate`, x));
-      const bias = [...weights.get(`${at}.mlp.moe_statics.e_score_correction_bias`)!];
-      const routed = mixture(weights, `${at}.mlp.experts`, x, { scores, compared: add(scores, bias), chosen: 2 });
-      return add(routed, swiglu(weights, `${at}.mlp.shared_experts`, x));
-    },
+    ...ERNIE,
+    title: 'ERNIE 4.5 with biases on all but routers and the experts that they choose',
+    config: { ...ERNIE.config, use_bias: true },
   },
   {
     title: 'Qwen 3.5: a shared expert with a gate, gated attention',
@@ -180,7 +187,9 @@ it.each(FAMILIES)('$title', ({ config, normed, norms, output, heads: compared, i
     rows = mixed.map((row, i) => add(rows[i]!, linear(weights, `${at}.self_attn.${output}`, row)));
     rows = rows.map((row) => add(row, feedForward(weights, at, layer, normed(weights, `${at}.${norms[1]}`, row))));
   }
-  const logits = (row: Row): Row => linear(weights, 'model.embed_tokens', normed(weights, norms[2], row));
+  const bias = weights.get('lm_head.bias');
+  const logits = (row: Row): Row =>
+    linear(weights, 'model.embed_tokens', normed(weights, norms[2], row)).map((x, i) => x + (bias?.[i] ?? 0));
   // A millionth in the sum of LFM2's shares is left out.
   const digits = 'num_dense_layers' in config ? 4 : 10;
   logProbabilities(TOKENS, rows, logits).forEach((value, i) => expect(logProb[i]).toBeCloseTo(value, digits));

@@ -374,7 +374,7 @@ const FAMILIES: Readonly<Record<string, Own>> = {
       moe_k: chosen,
       moe_intermediate_size: dice.pick([8, 20, 33, 48]),
       moe_num_shared_experts: dice.whole(0, 2),
-      moe_layer_start_index: dice.whole(0, 1),
+      ...{ moe_layer_start_index: dice.whole(0, 1), use_bias: dice.chance(0.4) },
     };
   },
   lfm2_moe: (dice, { layers }) => {
