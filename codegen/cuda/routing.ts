@@ -7,7 +7,7 @@ import { extentIn } from '../../ir/extents.js';
 import type { ContractionKernel, GemmKernel, KernelModule, RouteKernel } from '../../ir/kernel.js';
 import type { Bucket, Launch } from '../../ir/plan.js';
 import { at } from '../../system/at.js';
-import { ROUTED_ROWS } from './skinny/layout.js';
+import { ROUTED_ROWS, SKINNY_ROWS } from './skinny/layout.js';
 import { hasAdapters } from './text/adapters.js';
 
 /** Most pairs whose rows it makes: one block makes them all. */
@@ -61,7 +61,8 @@ export function settleRouting(
     const plain = productSchedule(schedules[product]);
     const rows = extentIn(kernel.rows, extents);
     const uses = ROUTING_USES.filter((use) => use === 'pairs' || (gather && rows * route.chosen <= MOST_PAIRS));
-    const found = (rows <= ROUTED_ROWS ? uses.toReversed() : []).flatMap((routes) => {
+    const isAlone = kernel.segments.length === 1;
+    const found = (rows <= (isAlone ? SKINNY_ROWS : ROUTED_ROWS) ? uses.toReversed() : []).flatMap((routes) => {
       for (let { stages } = plain; stages > 1; stages--) {
         const own: CudaGemmSchedule = { ...plain, stages, routes };
         if (routingProblem(kernel, own) === undefined && fits(kernel, module, own, routingBytes(route))) return [own];

@@ -125,8 +125,8 @@ export const blocksOf = ({
 }: Pick<SkinnyWgmmaLayout, 'sharedBytes'> & Partial<SkinnyWgmmaLayout>): number =>
   spareWarps === 0 && 2 * (sharedBytes + RESERVED_BYTES) <= MULTIPROCESSOR_BYTES ? 2 : 1;
 
-/** Warps of a block that chooses experts, and of one that makes the rows of their pairs too. */
-const ROUTING_WARPS = { pairs: 16, rows: 32 } as const;
+/** Warps of a block that also chooses experts: a row each, and together the rows of pairs. */
+const ROUTING_WARPS = 32;
 
 /**
  * Warps that shrink, some of which compute values too: few where two blocks share the registers, and otherwise
@@ -158,7 +158,7 @@ export function skinnyWgmmaLayout(
   const ownBytes = ALIGNMENT + barrierOffset + 2 * BARRIER * stages + tm * rowValues * 4;
   const warps = consumerWarps + 1;
   const { routes } = schedule;
-  const spareWarps = routes === undefined ? 0 : Math.max(0, ROUTING_WARPS[routes] - warps - valueWarps);
+  const spareWarps = routes === undefined ? 0 : Math.max(0, ROUTING_WARPS - warps - valueWarps);
   const plain = { warps: warps + valueWarps + spareWarps, spareWarps };
   if (kernel === undefined) return { ...plain, sharedBytes: ownBytes };
   const slotBytes = adapterBytes(kernel, ownBytes);
@@ -311,8 +311,9 @@ export function defaultSkinnySchedule(
   return undefined;
 }
 
-/** Most rows of a product that also chooses experts, and bytes of its weights that one block reads. */
+/** Most rows of a product with other columns too that chooses experts, and of one block with all logits. */
 export const ROUTED_ROWS = 8;
+/** Bytes of the weights of logits that one block reads. */
 const ROUTED_BYTES = 190 << 10;
 
 /** One tile of all logits, where a block holds their weights: it chooses experts without waiting for others. */

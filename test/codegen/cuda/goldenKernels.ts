@@ -60,6 +60,11 @@ const COOPERATIVE = gemm('wgmma', [128, 256, 64, 4], { cluster: 2, raster: 16 })
 const DEFERRED: CudaGemmSchedule = { ...COOPERATIVE, stages: 3, mode: 'deferred' };
 /** Experts take no clusters, and warpgroups in turn. */
 const OF_EXPERTS: CudaGemmSchedule = { ...PINGPONG, cluster: 1 };
+/** Of a product that chooses experts. */
+const ROUTER: CudaGemmSchedule = {
+  ...{ ...COOPERATIVE, skeleton: 'skinnyWgmma', cluster: 1, raster: 1 },
+  ...{ tm: 8, tn: 16, tk: 64, stages: 8, routes: 'rows' },
+};
 const NARROW: CudaGemmSchedule = { ...DEFERRED, tk: 128, raster: 22 };
 
 const WGMMA: readonly (readonly [string, Case, CudaGemmSchedule])[] = [
@@ -183,10 +188,11 @@ function ofExperts(): GoldenKernel[] {
     );
     const { extents } = plan.capacity;
     const first = (isWanted: (kernel: Kernel) => boolean): Kernel => plan.kernels.find(isWanted)!;
+    const isRouter = (kernel: Kernel): boolean => kernel.anchor === 'gemm' && kernel.routing !== undefined;
     const grouped = plan.kernels.filter((kernel) => kernel.anchor === 'gemm' && kernel.experts !== undefined);
     return [
       emitted('expertsRoute', { kernel: first(({ anchor }) => anchor === 'route'), module: plan }, LOOP, extents),
-      emitted('expertsSort', { kernel: first(({ anchor }) => anchor === 'sortByExpert'), module: plan }, LOOP, extents),
+      emitted('expertsRouter', { kernel: first(isRouter), module: plan }, ROUTER, extents),
       emitted('expertsWgmmaGateUp', { kernel: grouped[0]!, module: plan }, OF_EXPERTS, extents),
       emitted('expertsWgmmaDown', { kernel: grouped[1]!, module: plan }, OF_EXPERTS, extents),
       emitted('expertsMmaGateUp', { kernel: grouped[0]!, module: plan }, MMA, extents),
