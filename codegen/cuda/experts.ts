@@ -12,6 +12,7 @@ import { SAMPLE_INPUT_NAMES } from '../../ir/sampleInputs.js';
 import { routeValues } from '../templateValues.js';
 import { rowsFunctor } from './loop.js';
 import type { RoutingPrinter } from './skinny/index.js';
+import { ROW_WARPS } from './skinny/layout.js';
 import { emitIdle } from './text/idle.js';
 import { type CudaOperands, type EmittedCuda, emittedPlain, kernelHead } from './text/operands.js';
 import { aboutKernel, buffersText, type ConfigFields, configText, unitText } from './text/unit.js';
@@ -130,20 +131,25 @@ export const routingText: RoutingPrinter = ({ route, gather }, operands, tiles, 
   const name = 'route_config';
   const { fields, buffers } = routeText(route, operands, threads, name);
   const pairs = pairsText(route.pairs, operands, name);
-  const isMade = routes === 'rows' && gather !== undefined;
-  const made = isMade
-    ? rowsFunctor(gather, operands, 'PairRows', threads / 32)
-    : { text: '', instance: 'NoPairRows{}' };
+  const made =
+    routes === 'rows' && gather !== undefined ? rowsFunctor(gather, operands, 'PairRows', ROW_WARPS) : undefined;
+  const order = operands.nameOf(operands.get(route.pairs.order));
+  const rows = made?.instance ?? 'NoPairRows{}';
   const callee = `route_behind<${name}, arranging, routing_tiles>`;
   return {
     functors: [
       configText('RouteConfig', fields, name),
       pairs.config,
-      configText('RoutingTiles', { ...tiles }, 'routing_tiles'),
+      configText('RoutingTiles', { ...tiles, rowWarps: ROW_WARPS }, 'routing_tiles'),
       STATE,
-      made.text,
+      made?.text ?? '',
     ],
-    call: `${callee}(pairs_state, ${route.rows}, ${buffers}, ${pairs.buffers}, ${made.instance});`,
+    prologue: (own) =>
+      made === undefined
+        ? own
+        : `PairsBeside<${name}, routing_tiles, ${own.slice(0, own.indexOf('{'))}, PairRows>` +
+          `{ ${own}, ${made.instance}, ${order}, ${route.rows} }`,
+    call: `${callee}(pairs_state, ${route.rows}, ${buffers}, ${pairs.buffers}, ${rows});`,
   };
 };
 

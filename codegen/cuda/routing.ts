@@ -7,7 +7,7 @@ import { extentIn } from '../../ir/extents.js';
 import type { ContractionKernel, GemmKernel, KernelModule, RouteKernel } from '../../ir/kernel.js';
 import type { Bucket, Launch } from '../../ir/plan.js';
 import { at } from '../../system/at.js';
-import { ROUTED_ROWS, SKINNY_ROWS } from './skinny/layout.js';
+import { hasRowWarps, ROUTED_ROWS, SKINNY_ROWS } from './skinny/layout.js';
 import { hasAdapters } from './text/adapters.js';
 
 /** Most pairs whose rows it makes: one block makes them all. */
@@ -20,13 +20,16 @@ export const routingBytes = ({ count }: Pick<RouteKernel, 'count'>): number =>
   Math.min(MOST_COUNTS, 32 * count * 4) + 4 * (count + 32);
 
 /** Why `schedule` cannot run what is behind the kernel; undefined if it does not, or can. */
-export function routingProblem(kernel: ContractionKernel, { routes, skeleton, cluster }: CudaGemmSchedule) {
+export function routingProblem(kernel: ContractionKernel, schedule: CudaGemmSchedule): string | undefined {
+  const { routes, skeleton, cluster } = schedule;
   if (routes === undefined) return undefined;
   if (kernel.anchor !== 'gemm' || kernel.routing === undefined) return 'no kernel that chooses experts follows it';
   if (skeleton !== 'skinnyWgmma') return `${skeleton} cannot choose experts`;
   if (cluster !== 1) return 'blocks of a cluster choose no experts';
   if (hasAdapters(kernel)) return 'products whose rows have adapters choose no experts';
-  return routes === 'rows' && kernel.routing.gather === undefined ? 'no kernel makes rows of pairs' : undefined;
+  if (routes !== 'rows') return undefined;
+  if (kernel.routing.gather === undefined) return 'no kernel makes rows of pairs';
+  return hasRowWarps(schedule) ? undefined : 'a block of so many columns has too few warps for rows of pairs';
 }
 
 /** A product that may choose experts: its place among the kernels, and the signatures of it and of what follows. */

@@ -203,8 +203,11 @@ TW_DEVICE void route_and_arrange(PairsState &state, int rows, const RouteBuffers
   if (is_last_block(state, gridDim.x)) arrange_pairs<config, arranging>(rows, chosen.experts, buffers);
 }
 
-/* Where the tiles of logits lie in the grid of the product that stores them: from column tile `first` of `across`. */
-struct RoutingTiles { int first, count, across; };
+/*
+ * Where the tiles of logits lie in the grid of the product that stores them: from column tile `first` of `across`. And
+ * warps that share the rows of pairs.
+ */
+struct RoutingTiles { int first, count, across, row_warps; };
 
 /* Of products that leave the rows of pairs to a loop behind them. */
 struct NoPairRows {
@@ -213,8 +216,27 @@ struct NoPairRows {
 };
 
 /*
- * The same at the end of a product of few rows, by all threads of its blocks. The last block to have stored logits
- * chooses for all rows, arranges pairs, and makes the rows of pairs as a loop would (loop/loop.cuh).
+ * The prologue of a product that makes the rows of pairs as a loop would (loop/loop.cuh). Those of a single row are
+ * alike, whichever experts it has: helpers make them while others multiply.
+ */
+template <RouteConfig config, RoutingTiles tiles, class Prologue, class PairRows> struct PairsBeside : Prologue {
+  PairRows made;
+  i32 *order;
+  int rows;
+
+  TW_DEVICE void beside(int helper) const {
+    static_assert(tiles.row_warps % PairRows::side == 0);
+    if (rows != 1 || (int)blockIdx.x != tiles.first || helper < 0 || helper >= tiles.row_warps) return;
+    for (int pair = 0; pair < config.chosen; pair++) order[pair] = 0;
+    __syncwarp();
+    for (int pair = helper / PairRows::side; pair < config.chosen; pair += tiles.row_warps / PairRows::side)
+      made.row(pair, threadIdx.x % 32, helper);
+  }
+};
+
+/*
+ * The same as route_and_arrange at the end of a product of few rows, by all threads of its blocks. The last block to
+ * have stored logits chooses for all rows, arranges pairs, and makes the rows of pairs if they are not there yet.
  */
 template <RouteConfig config, PairsConfig arranging, RoutingTiles tiles, typename Bias, class PairRows>
 TW_DEVICE void route_behind(PairsState &state, int rows, const RouteBuffers<config, Bias> &chosen,
@@ -223,13 +245,24 @@ TW_DEVICE void route_behind(PairsState &state, int rows, const RouteBuffers<conf
   const int tile = (int)blockIdx.x % tiles.across, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   if (tile < tiles.first || tile >= tiles.first + tiles.count) return;
   if (!is_last_block(state, gridDim.x / tiles.across * tiles.count)) return;
+  if (rows == 1) {
+    __shared__ i32 experts[config.chosen];
+    if (warp > 0) return;
+    RouteBuffers<config, Bias> own = chosen;
+    own.experts = experts;
+    route_row<config>(0, lane, own);
+    __syncwarp();
+    arrange_few<config, arranging>(config.chosen, experts, buffers);
+    if (lane < config.chosen) chosen.experts[lane] = experts[lane];
+    return;
+  }
   for (int row = warp; row < rows; row += warps) route_row<config>(row, lane, chosen);
   __syncthreads();
   arrange_pairs<config, arranging>(rows, chosen.experts, buffers);
   if constexpr (PairRows::side > 0) {
-    static_assert(warps % PairRows::side == 0);
     __syncthreads();
-    for (int pair = warp / PairRows::side; pair < rows * config.chosen; pair += warps / PairRows::side)
+    if (warp >= tiles.row_warps) return;
+    for (int pair = warp / PairRows::side; pair < rows * config.chosen; pair += tiles.row_warps / PairRows::side)
       made.row(pair, lane, warp);
   }
 }

@@ -51,20 +51,29 @@ TW_DEVICE void route_best(int &best, float &most, int none) {
   most = __shfl_sync(ALL_LANES, most, 0);
 }
 
+/* Numbers in the order of x: those of −0 and 0 are equal, and NaN is less than all but LEAST. */
+constexpr int LEAST = (int)0x80000000u;
+TW_DEVICE int route_order(float x) {
+  const int bits = (int)__float_as_uint(add(x, 0.0f));
+  return x == x ? (bits < 0 ? bits ^ 0x7fffffff : bits) : LEAST + 1;
+}
+
 /*
  * Takes the best expert that is not taken yet: lane l has experts l, l + 32, …, whose numbers are `own` and whose bits
  * in `taken` are those that are taken. Whatever is compared with NaN, some expert is chosen.
  */
 template <int count, int per_lane>
 TW_DEVICE int route_next(int lane, const float (&own)[per_lane], unsigned &taken, float &most) {
-  int best = count;
-  most = -infinity();
+  int best = count, top = LEAST;
+  float own_most = -infinity();
 #pragma unroll
   for (int i = 0; i < per_lane; i++) {
-    const int e = 32 * i + lane;
-    if (!(taken >> i & 1) && (best == count || own[i] > most)) { best = e; most = own[i]; }
+    const int order = route_order(own[i]);
+    if (!(taken >> i & 1) && order > top) { best = 32 * i + lane; top = order; own_most = own[i]; }
   }
-  route_best(best, most, count);
+  const int largest = __reduce_max_sync(ALL_LANES, top);
+  best = __reduce_min_sync(ALL_LANES, top == largest ? best : count);
+  most = __shfl_sync(ALL_LANES, own_most, best % 32);
   if (best % 32 == lane) taken |= 1u << best / 32;
   return best;
 }

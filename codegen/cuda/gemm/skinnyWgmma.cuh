@@ -172,16 +172,13 @@ template <int tile_n, class... Segments> TW_DEVICE int shrinking_place(int acros
   return place;
 }
 
-/* A helper's number among shrinkers: the first works are for those that have no values to compute before. */
+/* A helper's number among shrinkers: first works are for those without values. */
 template <SkinnyWgmmaConfig config> TW_DEVICE int skinny_wgmma_shrinker(int helper) {
   constexpr int warps = config.shrinkers.warps, values = config.value_warps();
   return values < warps ? (helper + warps - values) % warps : helper;
 }
 
-/*
- * What helper number `helper` of a block does: shrinks what its rows' adapters have, as block number `place` of
- * `blocks`; meanwhile the row's values.
- */
+/* What helper number `helper` of a block does: the row's values; and it shrinks rows, as block `place` of `blocks`. */
 template <SkinnyWgmmaConfig config, int blocks, class T, class Prologue>
 TW_DEVICE void skinny_wgmma_help(const Prologue &prologue, const AdapterTile<T> &second, FewSlots &slots, int row0,
     int rows, int helper, int place, unsigned char *shared, float *values) {
@@ -197,6 +194,7 @@ TW_DEVICE void skinny_wgmma_help(const Prologue &prologue, const AdapterTile<T> 
   if constexpr (!shrinkers.is_there()) {
     wait_for_previous();
     compute_values();
+    if constexpr (requires { prologue.beside(0); }) prologue.beside(helper - config.own_warps());
   } else {
     static_assert(shrinkers.warps >= config.value_warps() && shrinkers.blocks >= blocks);
     ShrinkGroups &groups = *(ShrinkGroups *)(shared + config.groups_at());

@@ -94,6 +94,8 @@ export function microProblem(
 const TILE_COLUMNS = 24;
 /** Blocks of few rows on a multiprocessor: one ends a tile while the other multiplies. */
 const FEW_BLOCKS = 2;
+/** Stages of a block alone on a multiprocessor: tiles of 16 × 240 took 46.3 µs by 5, and 55.7 by two blocks of 3. */
+const LONE_STAGES = 5;
 /** Columns of a tile from which its warps keep a multiprocessor busy. */
 const BUSY_COLUMNS = 160;
 /** Rows that an expert has at most for most of the time, over their mean. */
@@ -147,11 +149,18 @@ export function defaultMicroSchedule(
   };
   const widths = Array.from({ length: Math.floor(maxColumns(sort) / step) }, (_, i) => (i + 1) * step);
   const isBusy = (tn: number): boolean => isMany || tn >= BUSY_COLUMNS || tilesOf(tn) < blocks * device.multiprocessors;
-  const room = isMany ? device.sharedBytesPerBlock : Math.floor(MULTIPROCESSOR_BYTES / FEW_BLOCKS);
+  // The last of an odd number of wide tiles would have a multiprocessor to itself, with half of the memory.
+  const isLone = (tn: number): boolean => {
+    const each = Math.ceil(tilesOf(tn) / device.multiprocessors);
+    return !isMany && tn >= BUSY_COLUMNS && each > 1 && each % FEW_BLOCKS === 1;
+  };
+  const half = Math.floor(MULTIPROCESSOR_BYTES / FEW_BLOCKS);
+  const roomOf = (tn: number): number => (isMany || isLone(tn) ? device.sharedBytesPerBlock : half);
+  const mostStages = (tn: number): number => (isLone(tn) ? LONE_STAGES : MICRO_STAGES.most);
   const rank = (tn: number): number => (isBusy(tn) ? 0 : 1);
   for (const tn of widths.sort((a, b) => rank(a) - rank(b) || costOf(a) - costOf(b) || b - a))
     for (const depth of isMany ? [2] : [3, 2, 1])
-      for (let stages: number = MICRO_STAGES.most; stages > MICRO_STAGES.least; stages--) {
+      for (let stages: number = mostStages(tn); stages > MICRO_STAGES.least; stages--) {
         const schedule: CudaGemmSchedule = {
           kind: 'gemm',
           skeleton: 'micro',
@@ -163,7 +172,7 @@ export function defaultMicroSchedule(
           raster,
           mode: 'cooperative',
         };
-        if (microSharedBytes(schedule, segments) + RESERVED_BYTES > room) continue;
+        if (microSharedBytes(schedule, segments) + RESERVED_BYTES > roomOf(tn)) continue;
         if (microProblem(kernel, module, schedule, device, rowValues) === undefined) return schedule;
       }
   return undefined;

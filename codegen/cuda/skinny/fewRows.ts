@@ -42,6 +42,8 @@ export interface FewRowsCall {
   readonly across: number;
   readonly warps: number;
   readonly hasCopiers?: boolean;
+  /** What the instance of the prologue becomes. Default: it stays. */
+  readonly prologueWith?: (instance: string) => string;
 }
 
 /** C expressions of a kernel's tensor maps. */
@@ -64,7 +66,7 @@ export function fewRowsText(call: FewRowsCall): FewRowsText {
   const line = callText(call.callee, [
     call.rows ?? kernel.rows,
     call.a,
-    shrinkers?.instance ?? row.instance,
+    shrinkers?.instance ?? call.prologueWith?.(row.instance) ?? row.instance,
     ...functors.map((functor, i) => {
       const segment = segments[i]!;
       const typed = { ...functor, type: names[i]! };

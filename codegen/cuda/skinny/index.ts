@@ -152,7 +152,12 @@ export type RoutingPrinter = (
   operands: CudaOperands,
   tiles: RoutingTiles,
   how: { readonly routes: RoutingUse; readonly threads: number },
-) => { readonly functors: readonly string[]; readonly call: string };
+) => {
+  readonly functors: readonly string[];
+  /** The instance of the product's prologue, with what helpers do. */
+  readonly prologue: (own: string) => string;
+  readonly call: string;
+};
 
 /** Prints `kernel` under a legal skinnyWgmma schedule. No kernel of a plan may write weights. */
 export function emitSkinnyWgmma(
@@ -195,6 +200,7 @@ export function emitSkinnyWgmma(
     sharedBytes,
     ...shrinkingField(adapterField(kernel, operands)),
   };
+  const routing = routingOf();
   const [a, ...maps] = mapsOf(operands, tensorMaps);
   const [weightMaps, secondMaps] = [maps.slice(0, segments.length), maps.slice(segments.length)];
   const { functors, body } =
@@ -202,11 +208,11 @@ export function emitSkinnyWgmma(
       ? fewRowsText({
           ...{ kernel, operands, prologue, schedule, across: total, warps: layout.warps },
           ...{ callee: `skinny_wgmma_gemm<config, ${type}>`, a: a!, weightMaps, secondMaps },
+          ...(routing === undefined ? {} : { prologueWith: routing.prologue }),
         })
       : fewRowsHead(kernel, operands, prologue, {
           ...{ callee: `skinny_wgmma_head<config, ${type}>`, a: a!, weightMaps },
         });
-  const routing = routingOf();
   return {
     source: unitText({
       about: aboutKernel(kernel, `few rows by wgmma, ${tm} × ${tn} × ${tk}, ${stages} stages`),

@@ -127,6 +127,10 @@ export const blocksOf = ({
 
 /** Warps of a block that also chooses experts: a row each, and together the rows of pairs. */
 const ROUTING_WARPS = 32;
+/** Those of its warps that make rows of pairs: helpers, which do not multiply. */
+export const ROW_WARPS = 24;
+/** Whether so many helpers stand beside those that multiply `tn` columns. */
+export const hasRowWarps = ({ tn }: Pick<CudaGemmSchedule, 'tn'>): boolean => tn < SHARED_COLUMNS;
 
 /**
  * Warps that shrink, some of which compute values too: few where two blocks share the registers, and otherwise
