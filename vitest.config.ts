@@ -1,6 +1,6 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
-import { join, relative } from 'node:path';
+import { dirname, join, relative, resolve } from 'node:path';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
@@ -47,6 +47,24 @@ class LongestFirst extends BaseSequencer {
     return (await super.sort(files)).sort((a, b) => place(a) - place(b));
   }
 }
+
+const ROOT = import.meta.dirname;
+
+/**
+ * With `--mode built`, tests get the product's modules as they are built in dist, which Node loads as it does for users:
+ * nothing is transformed, and files that share a process share them. dist must be current.
+ */
+const builtModules = {
+  name: 'built-modules',
+  enforce: 'pre' as const,
+  resolveId(source: string, importer: string | undefined) {
+    if (importer === undefined || !source.startsWith('.') || !source.endsWith('.js')) return undefined;
+    const path = relative(ROOT, resolve(dirname(importer.split('?')[0]!), source));
+    if (/^(\.\.|test|node_modules|dist|report\/page)\b/.test(path)) return undefined;
+    const built = join(ROOT, 'dist', path);
+    return existsSync(built) ? built : undefined;
+  },
+};
 
 /** Of both projects below. */
 const common = {
@@ -224,7 +242,7 @@ const LENGTHY = [
 /** A file that is named on the command line runs once. */
 const isSlowRun = process.argv.some((argument) => /^(--project=)?slow$/.test(argument));
 
-export default defineConfig({
+export default defineConfig(({ mode }) => ({
   test: {
     globalSetup: ['test/globalSetup.ts'],
     // Two more than two processors: part of a test's time is spent waiting for other processes, and for time to pass.
@@ -246,6 +264,7 @@ export default defineConfig({
         },
       },
       {
+        plugins: mode === 'built' ? [builtModules] : [],
         test: {
           ...common,
           name: 'together',
@@ -267,4 +286,4 @@ export default defineConfig({
       },
     ],
   },
-});
+}));
