@@ -38,11 +38,7 @@ class LongestFirst extends BaseSequencer {
       return at >= 0
         ? at
         : LONG.length +
-            (project.name !== 'separate'
-              ? 2
-              : /^test\/(codegen|e2e)\//.test(relative(import.meta.dirname, moduleId))
-                ? 0
-                : 1);
+            (project.name !== 'separate' ? 2 : /^test\/(codegen|e2e)\//.test(relative(ROOT, moduleId)) ? 0 : 1);
     };
     return (await super.sort(files)).sort((a, b) => place(a) - place(b));
   }
@@ -60,13 +56,13 @@ const builtModules = {
   resolveId(source: string, importer: string | undefined) {
     if (importer === undefined || !source.startsWith('.') || !source.endsWith('.js')) return undefined;
     const path = relative(ROOT, resolve(dirname(importer.split('?')[0]!), source));
-    if (/^(\.\.|test|node_modules|dist|report\/page)\b/.test(path)) return undefined;
+    if (/^(\.\.|test)\//.test(path)) return undefined;
     const built = join(ROOT, 'dist', path);
     return existsSync(built) ? built : undefined;
   },
 };
 
-/** Of both projects below. */
+/** Of all projects below. */
 const common = {
   environment: 'node' as const,
   // Ends what hangs. What compiles a whole small model takes half a minute on two cores, and a multiple of it beside
@@ -90,7 +86,7 @@ const SLOW = 'test/slow/**/*.test.ts';
 
 /** Test files of a folder, by their paths from the root. */
 const testsIn = (folder: string): string[] =>
-  readdirSync(join(import.meta.dirname, folder), { recursive: true, encoding: 'utf8' })
+  readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.test.ts'))
     .map((name) => `${folder}/${name}`);
 const CHANGES_ITS_PROCESS = /\bvi\.mock\(|\bprocess\.(env\b.*[^=!]=[^=>]|chdir\()/;
@@ -99,12 +95,15 @@ const CHANGES_ITS_PROCESS = /\bvi\.mock\(|\bprocess\.(env\b.*[^=!]=[^=>]|chdir\(
  * for each would take longer than they do. A module that a file mocks has to be loaded by that file. What a file stubs
  * of the environment is undone behind it (test/support/unstub.ts).
  */
-const TOGETHER = [
+const together = (...folders: readonly string[]): string[] =>
+  folders
+    .flatMap((folder) => testsIn(`test/${folder}`))
+    .filter((file) => !CHANGES_ITS_PROCESS.test(readFileSync(join(ROOT, file), 'utf8')));
+const TOGETHER = together(
   'autotune',
   'bench',
   'browser',
   'ci',
-  'cli',
   'codegen',
   'commands',
   'draft',
@@ -127,15 +126,13 @@ const TOGETHER = [
   'serve',
   'system',
   'tasks',
-].flatMap((folder) =>
-  testsIn(`test/${folder}`).filter(
-    (file) => !CHANGES_ITS_PROCESS.test(readFileSync(join(import.meta.dirname, file), 'utf8')),
-  ),
 );
+/** What they share mocks modules, which Node loads only once: they never get built ones. */
+const CLI = together('cli');
 
 /** Files with cases that run in test:slow only (test/support/thorough.ts, TESTED of test/codegen/tested.ts). */
 const THOROUGH = testsIn('test').filter((file) =>
-  /\/support\/thorough\.js'|\bTESTED\b/.test(readFileSync(join(import.meta.dirname, file), 'utf8')),
+  /\/support\/thorough\.js'|\bTESTED\b/.test(readFileSync(join(ROOT, file), 'utf8')),
 );
 /** Files that CI has no time for: what they prove at length, others there prove in part. */
 const LENGTHY = [
@@ -259,7 +256,7 @@ export default defineConfig(({ mode }) => ({
           ...common,
           name: 'separate',
           include: ['test/**/*.test.ts'],
-          exclude: [...TOGETHER, ...LENGTHY, SLOW],
+          exclude: [...TOGETHER, ...CLI, ...LENGTHY, SLOW],
           provide: { isThorough: false },
         },
       },
@@ -269,6 +266,17 @@ export default defineConfig(({ mode }) => ({
           ...common,
           name: 'together',
           include: TOGETHER,
+          exclude: LENGTHY,
+          isolate: false,
+          setupFiles: ['test/support/unstub.ts'],
+          provide: { isThorough: false },
+        },
+      },
+      {
+        test: {
+          ...common,
+          name: 'cli',
+          include: CLI,
           exclude: LENGTHY,
           isolate: false,
           setupFiles: ['test/support/unstub.ts'],
