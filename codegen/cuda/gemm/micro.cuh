@@ -182,12 +182,18 @@ TW_DEVICE void micro_multiply_few(const MicroBlock<config> &at, const unsigned c
     at.full()[turn.stage].wait(turn.phase);
     const unsigned slab = slabs + turn.stage * config.a_bytes();
     const unsigned char *const block = blocks + turn.stage * config.w_bytes();
-    /* Past the last of k these are of an older stage, and not used. */
+    /* Past the last of k these are of an older stage, and not used. Few rows are read with them: products follow. */
+    constexpr bool reads_rows = tiles == 1;
     MicroWords words[depth][across];
+    unsigned first[reads_rows ? depth : 1][2][4];
 #pragma unroll
     for (int i = 0; i < depth; i++) {
 #pragma unroll
       for (int m = 0; m < across; m++) words[i][m].load(block + i * config.chunk_bytes() + m * MICRO_BYTES, lane);
+      if constexpr (reads_rows) {
+#pragma unroll
+        for (int j = 0; j < 2; j++) ldmatrix_x4(first[i][j], (slab ^ j * 64) + i * config.slab_bytes());
+      }
     }
 #pragma unroll
     for (int i = 0; i < depth; i++) {
@@ -198,7 +204,12 @@ TW_DEVICE void micro_multiply_few(const MicroBlock<config> &at, const unsigned c
 #pragma unroll
         for (int t = 0; t < tiles; t++) {
           if (t > 0 && t >= eights) break;
-          ldmatrix_x4(y[t], (slab ^ j * 64) + i * config.slab_bytes() + t * 1024);
+          if constexpr (reads_rows) {
+#pragma unroll
+            for (int e = 0; e < 4; e++) y[t][e] = first[i][j][e];
+          } else {
+            ldmatrix_x4(y[t], (slab ^ j * 64) + i * config.slab_bytes() + t * 1024);
+          }
         }
 #pragma unroll
         for (int m = 0; m < across; m++) {
