@@ -289,6 +289,7 @@ export const kernel = z.discriminatedUnion('anchor', [
     rule: z.enum(SCAN_RULES),
     keyHeads: extent,
     heads: extent,
+    takesTurns: z.literal(true).exactOptional(),
     keyDim: extent,
     valueDim: extent,
     scale: real.exactOptional(),

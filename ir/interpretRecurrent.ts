@@ -40,7 +40,7 @@ function keptStates(
 }
 
 export function scan(memory: KernelMemory, kernel: ScanKernel): void {
-  const { rule, keyHeads, heads, keyDim, valueDim, scale, epsilon, skip } = kernel;
+  const { rule, keyHeads, heads, keyDim, valueDim, scale, epsilon, skip, takesTurns } = kernel;
   const read = (name: string): Float64Array => memory.read(name).data;
   const [q, k, v, decay, beta] = [kernel.q, kernel.k, kernel.v, kernel.decay, kernel.beta].map(read) as [
     Float64Array,
@@ -54,6 +54,7 @@ export function scan(memory: KernelMemory, kernel: ScanKernel): void {
       rule,
       keyHeads,
       heads,
+      takesTurns,
       keyDim,
       valueDim,
       scale,

@@ -160,13 +160,14 @@ export function printKernel(kernel: Kernel): string {
     case 'scan': {
       const { rule, q, k, v, decay, beta, before, end, out, skip, heads, keyHeads, keyDim, valueDim, scale, epsilon } =
         kernel;
-      const { kept } = kernel;
+      const { kept, takesTurns } = kernel;
+      const turns = takesTurns === true ? ' in turn' : '';
       const keeping = kept === undefined ? '' : `, ${kept.state} from ${kept.from} to ${kept.to.join(' ')}`;
       const unit = epsilon === undefined ? '' : `, unit q and k (${epsilon})`;
       const scaled = `${skip === undefined ? '' : `${skip}·${v} + `}${scale === undefined ? '' : `${scale}·`}`;
       return (
         `${head}, ${out} = ${scaled}${q}·state, ${rule} ${[k, v, decay, beta].join(' ')}` +
-        `${unit}, behind ${before} ${end}, ${heads}/${keyHeads} heads of ${keyDim} × ${valueDim}${keeping}`
+        `${unit}, behind ${before} ${end}, ${heads}/${keyHeads} heads${turns} of ${keyDim} × ${valueDim}${keeping}`
       );
     }
     case 'loop': {

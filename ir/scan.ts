@@ -18,6 +18,8 @@ export interface ScanParts {
   readonly rule: ScanRule;
   readonly keyHeads: number;
   readonly heads: number;
+  /** True if heads take the heads of keys in turn. Default: neighbours share one. */
+  readonly takesTurns?: true;
   readonly keyDim: number;
   readonly valueDim: number;
   readonly scale?: number;
@@ -53,6 +55,12 @@ export interface KeptStates {
   readonly to: readonly [to: string, also: string];
 }
 
+/** The head of queries and keys that head `head` of values has. */
+export const keyHeadOf = (
+  { keyHeads, heads, takesTurns }: Pick<ScanData, 'keyHeads' | 'heads' | 'takesTurns'>,
+  head: number,
+): number => (takesTurns === true ? head % keyHeads : Math.floor((head * keyHeads) / heads));
+
 /** Rows of states that a token's may go to at most. */
 export const MAX_KEPT = 2;
 
@@ -68,6 +76,7 @@ export interface ScanData {
   readonly rule: ScanRule;
   readonly keyHeads: number;
   readonly heads: number;
+  readonly takesTurns?: boolean | undefined;
   readonly keyDim: number;
   readonly valueDim: number;
   readonly scale: number | undefined;
@@ -92,7 +101,7 @@ export interface ScanTarget {
 
 /** The reference of a scan. */
 export function scanRows(
-  { rule, keyHeads, heads, keyDim, valueDim, scale = 1, epsilon, q, k, v, decay, beta, skip }: ScanData,
+  { rule, keyHeads, heads, takesTurns, keyDim, valueDim, scale = 1, epsilon, q, k, v, decay, beta, skip }: ScanData,
   rows: number,
   { before, out, first, keep }: ScanTarget,
 ): void {
@@ -109,7 +118,7 @@ export function scanRows(
     const given = parent === row ? first?.(row) : undefined;
     states.push(
       Array.from({ length: heads }, (_, head) => {
-        const key = (row * keyHeads + Math.floor((head * keyHeads) / heads)) * keyDim;
+        const key = (row * keyHeads + keyHeadOf({ keyHeads, heads, takesTurns }, head)) * keyDim;
         const [kRow, qRow] = [unit(k, key), unit(q, key)];
         const old = parent === row ? given?.subarray(head * size, (head + 1) * size) : states[parent]?.[head];
         const state = old?.map((x) => x * decay[row * heads + head]!) ?? new Float64Array(size);

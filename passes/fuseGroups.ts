@@ -61,6 +61,7 @@ const isOfScan = (anchors: GroupOf<'scan'>['anchors'], node: NodeOf<'scan_state'
       op === 'scan' &&
       attributes.rule === node.attributes.rule &&
       attributes.epsilon === node.attributes.epsilon &&
+      attributes.takesTurns === node.attributes.takesTurns &&
       own.every(([name, v]) => (operands as Readonly<Record<string, unknown>>)[name] === v)
     );
   });

@@ -52,7 +52,7 @@ export function lowerScan(
   const [, heads, valueDim] = extentsOf(operands.v.type.shape, 3);
   if ([keyHeads, keyDim, heads, valueDim].some((each) => typeof each !== 'number'))
     throw new CompileError(`${head.path}: a scan needs fixed heads`);
-  const { rule, scale, epsilon } = attributes;
+  const { rule, scale, epsilon, takesTurns } = attributes;
   return {
     ...head,
     anchor: 'scan',
@@ -63,6 +63,7 @@ export function lowerScan(
     keyDim: Number(keyDim),
     valueDim: Number(valueDim),
     ...defined({ scale, epsilon }),
+    ...(takesTurns === true ? { takesTurns } : {}),
     q: buffer(operands.q),
     k: buffer(operands.k),
     v: buffer(operands.v),

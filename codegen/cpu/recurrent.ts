@@ -78,6 +78,7 @@ export function emitScan(kernel: ScanKernel, operands: COperands, symbol: string
     heads,
     keyDim,
     valueDim,
+    ...(kernel.takesTurns === true ? { takesTurns: true } : {}),
     isDelta: rule === 'delta',
     isNormed: epsilon !== undefined,
     scale: floatLiteral(scale),

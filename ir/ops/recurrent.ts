@@ -147,10 +147,12 @@ export const RECURRENT = {
   scan: op({
     summary:
       'scan(q[T, g, d], k[T, g, d], v[T, h, e], decay f32[T, h], beta f32[T, h], before[T], end[T], state, from[T], ' +
-      'skip?[h]) {rule, scale?, epsilon?, kept?}: f32[T, h, e], skip·v + Sᵀq of the state S[d, e] behind each token: ' +
+      'skip?[h]) {rule, scale?, epsilon?, kept?, takesTurns?}: f32[T, h, e], skip·v + Sᵀq of the state S[d, e] ' +
+      'behind each token: ' +
       'that behind row before[t] (where that is t: zero, or row from[t] of state f32[N, h, d, e] if kept, zero for ' +
       "−1) after S ← decay·S; then with rule 'add' S ← S + k·(beta·v)ᵀ, with 'delta' " +
-      'S ← S + k·(beta·(v − Sᵀk))ᵀ (arXiv:2412.06464, arXiv:2405.21060). Head h has q and k of head ⌊h·g/heads⌋. ' +
+      'S ← S + k·(beta·(v − Sᵀk))ᵀ (arXiv:2412.06464, arXiv:2405.21060). Head h has q and k of head ⌊h·g/heads⌋, or ' +
+      'of head h mod g if takesTurns. ' +
       'With epsilon, q and k are divided by √(Σx² + epsilon) first; q is multiplied by scale. end: where the rows ' +
       'below each end',
     fuse: 'opaque',
@@ -162,7 +164,7 @@ export const RECURRENT = {
       skip: 'optional',
     },
     attributes: { rule: SCAN_RULES },
-    optional: { scale: 'number', epsilon: 'number', kept: 'boolean' },
+    optional: { scale: 'number', epsilon: 'number', kept: 'boolean', takesTurns: 'boolean' },
     infer: ({ q, skip, state, from, ...others }, { scale, epsilon }) => {
       checkPositive('scale', scale);
       checkPositive('epsilon', epsilon);
@@ -177,11 +179,11 @@ export const RECURRENT = {
         throw new TypeMismatch('scan: each token has a row of states');
       return { dtype: 'f32', shape: [rows, heads, valueDim] };
     },
-    evaluate: ({ q, k, v, decay, beta, before, skip, state, from }, { rule, scale, epsilon }, shape) => {
+    evaluate: ({ q, k, v, decay, beta, before, skip, state, from }, { rule, scale, epsilon, takesTurns }, shape) => {
       const [rows, heads, valueDim] = extentsOf(shape, 3);
       const [, keyHeads, keyDim] = extentsOf(q.shape, 3);
       const data = new Float64Array(elementCount(shape));
-      const shared = { rule, keyDim, valueDim, heads, keyHeads, scale, epsilon };
+      const shared = { rule, keyDim, valueDim, heads, keyHeads, scale, epsilon, takesTurns };
       scanRows(
         { ...shared, q: q.data, k: k.data, v: v.data, decay: decay.data, beta: beta.data, skip: skip?.data },
         rows,
@@ -196,7 +198,8 @@ export const RECURRENT = {
   }),
   scan_state: op({
     summary:
-      'scan_state(state f32[N, h, d, e], k, v, decay, beta, before, end, from[T], to[T], also[T]) {rule, epsilon?}: ' +
+      'scan_state(state f32[N, h, d, e], k, v, decay, beta, before, end, from[T], to[T], also[T]) ' +
+      '{rule, epsilon?, takesTurns?}: ' +
       'state, where rows to[t] and also[t] are S behind token t, as scan has it (−1: none; no row comes twice)',
     fuse: 'write',
     operands: {
@@ -207,7 +210,7 @@ export const RECURRENT = {
       also: 'one',
     },
     attributes: { rule: SCAN_RULES },
-    optional: { epsilon: 'number' },
+    optional: { epsilon: 'number', takesTurns: 'boolean' },
     infer: ({ state, from, to, also, ...others }, { epsilon }) => {
       checkPositive('epsilon', epsilon);
       const sizes = scanSizes(others);
@@ -217,7 +220,7 @@ export const RECURRENT = {
           throw new TypeMismatch('scan_state: each token has rows of states');
       return state;
     },
-    evaluate: ({ state, k, v, decay, beta, before, from, to, also }, { rule, epsilon }, shape) => {
+    evaluate: ({ state, k, v, decay, beta, before, from, to, also }, { rule, epsilon, takesTurns }, shape) => {
       const [rows, keyHeads, keyDim] = extentsOf(k.shape, 3);
       const [, heads, valueDim] = extentsOf(v.shape, 3);
       const [all = 0] = shape;
@@ -225,7 +228,17 @@ export const RECURRENT = {
       const size = keyDim * valueDim;
       const written = new Set<number>();
       const numbers: ScanData = {
-        ...{ rule, keyDim, valueDim, heads, keyHeads, epsilon, scale: undefined, skip: undefined },
+        ...{
+          rule,
+          keyDim,
+          valueDim,
+          heads,
+          keyHeads,
+          epsilon,
+          scale: undefined,
+          skip: undefined,
+          takesTurns,
+        },
         ...{ q: k.data, k: k.data, v: v.data, decay: decay.data, beta: beta.data },
       };
       scanRows(numbers, rows, {

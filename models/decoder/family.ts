@@ -102,6 +102,9 @@ function decoderModel(config: DecoderConfig, held: HeldNames): Model<DecoderConf
   };
 }
 
+/** In the names of what a layer of gated DeltaNet has. */
+const RECURRENT_MODULE = '.linear_attn.';
+
 /** The tensors on the hub, whose parts have the names of the model's own. */
 function publishedLayout(
   config: DecoderConfig,
@@ -118,8 +121,11 @@ function publishedLayout(
   const { q, k } = names.projections;
   const { headDim } = config;
   const turned = (tensor: string): boolean => [q, k].some((module) => tensor.includes(`.${module}.`));
+  // Adapters of layers whose heads lie in another order are refused: columns would have to be moved, too.
+  const { recurrent } = config;
+  const takesTurns = recurrent?.kind === 'delta' && recurrent.takesTurns === true;
   return {
-    tensors,
+    tensors: takesTurns ? tensors.filter(({ name }) => !name.includes(RECURRENT_MODULE)) : tensors,
     addedToNorms: added,
     // Pairs of neighbours there are columns i and i + headDim / 2 here.
     rowOf: (tensor, row) => {
@@ -195,13 +201,23 @@ function storedNames(own: TensorNames, { hasProjectionsInTurn = false, hasRowsOf
 }
 
 /** Recurrent layers as files hold them. */
-function withStoredStates(own: Differences, { hasDecays, hasProjectionsInTurn }: StoredWays): Differences {
+function withStoredStates(
+  own: Differences,
+  { hasDecays, hasProjectionsInTurn, hasHeadsInTurn }: StoredWays,
+): Differences {
   const { recurrent } = own;
   if (recurrent === undefined || recurrent.kind === 'conv' || hasDecays !== true) return own;
   const isParted = recurrent.kind === 'delta' && recurrent.isByHead === true && hasProjectionsInTurn === true;
   return {
     ...own,
-    recurrent: { ...recurrent, hasDecays: true, ...(isParted ? { isByHead: false, hasPairs: true } : {}) },
+    recurrent: {
+      ...recurrent,
+      hasDecays: true,
+      ...(isParted ? { isByHead: false, hasPairs: true } : {}),
+      ...(recurrent.kind === 'delta' && hasHeadsInTurn === true && recurrent.keyHeads !== recurrent.valueHeads
+        ? { takesTurns: true }
+        : {}),
+    },
   };
 }
 

@@ -3,6 +3,7 @@
  * (arXiv:2412.06464), Mamba-2 (arXiv:2405.21060) and gated short convolutions (LFM2). Their tensors are in
  * recurrentTensors.ts.
  */
+import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
 import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
 import type { TokenPaths } from '../../ir/paths.js';
@@ -188,7 +189,7 @@ class RecurrentOps {
  */
 function deltaNet(ops: RecurrentOps, config: DeltaConfig, x: Value): Value {
   const { b, context } = ops;
-  const { keyHeads, valueHeads, keyDim, valueDim, taps, hasDecays } = config;
+  const { keyHeads, valueHeads, keyDim, valueDim, taps, hasDecays, takesTurns } = config;
   const [keys, values] = [keyHeads * keyDim, valueHeads * valueDim];
   const seen = (name: 'q' | 'k' | 'v', width: number): Value =>
     b.scope(name, () => {
@@ -209,7 +210,10 @@ function deltaNet(ops: RecurrentOps, config: DeltaConfig, x: Value): Value {
     return b.add('exp', { x: b.add('neg', { x: b.add('mul', { a: step, b: rate }) }) }, {}, 'decay');
   });
   const told = b.scope('state', () =>
-    ops.scan({ q, k, v, decay, beta }, { rule: 'delta', scale: 1 / Math.sqrt(keyDim), epsilon: UNIT_EPSILON }),
+    ops.scan(
+      { q, k, v, decay, beta },
+      { rule: 'delta', scale: 1 / Math.sqrt(keyDim), epsilon: UNIT_EPSILON, ...defined({ takesTurns }) },
+    ),
   );
   const gate = b.scope('z', () => activate(b, 'silu', ops.linear(x, DELTA_PARTS.z, values, 'z')));
   const normed = b.scope('norm', () => ops.norm(told, 'linear_attn.norm'));

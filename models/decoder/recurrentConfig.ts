@@ -21,6 +21,8 @@ export interface DeltaConfig extends RecurrentLayers {
   readonly hasPairs?: true;
   /** A_log holds −e^A_log. */
   readonly hasDecays?: true;
+  /** Value heads take key heads in turn. Default: neighbours share one. */
+  readonly takesTurns?: true;
 }
 
 export interface ConvConfig extends RecurrentLayers {

@@ -3,6 +3,7 @@
  * (decision 69). A row of states belongs to a token: what is behind it. A row of a convolution's tail has the inputs of
  * the last token, then of those before it.
  */
+import { defined } from '../../system/defined.js';
 import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
 import { KEPT_TAILS, stateName, STEP_STATES, tailName } from '../../ir/stepping.js';
 import type { FloatType } from '../../ir/types.js';
@@ -46,6 +47,7 @@ export interface ScanAttributes {
   readonly rule: 'add' | 'delta';
   readonly scale?: number;
   readonly epsilon?: number;
+  readonly takesTurns?: boolean;
 }
 
 /** Tokens of a convolution, by how many places they are before each of a call. */
@@ -101,14 +103,14 @@ export class KeptStates {
   /** A scan that goes on from states, and keeps those behind it. */
   scan(
     { skip, ...operands }: ScanOperands & { readonly before: Value; readonly end: Value },
-    { rule, scale, epsilon }: ScanAttributes,
+    { rule, scale, epsilon, takesTurns }: ScanAttributes,
   ): Value {
     const { b } = this;
     const { k, v } = operands;
     const [heads, keyDim, valueDim] = [v.type.shape[1], k.type.shape[2], v.type.shape[2]].map(Number);
     const state = b.state(stateName(this.count('')), 'f32', [this.sizes.rows, heads!, keyDim!, valueDim!]);
     const { from, to, also } = (this.scanInputs ??= this.addScanInputs(state));
-    const named = { rule, ...(epsilon === undefined ? {} : { epsilon }) };
+    const named = { rule, ...defined({ epsilon, takesTurns }) };
     const told = b.add(
       'scan',
       { ...operands, state, from, ...(skip === undefined ? {} : { skip }) },

@@ -36,6 +36,8 @@ const DELTA_MODULES: Modules = {
 };
 const DELTA_WHOLE: Modules = { 'ssm_dt.bias': 'linear_attn.dt_bias', ssm_a: 'linear_attn.A_log' };
 const DELTA_WAYS = { hasWholeNormWeights: true, hasProjectionsInTurn: true, hasDecays: true };
+/** Value heads that share a key head are as far apart as there are key heads. */
+const QWEN35_WAYS = { ...DELTA_WAYS, hasHeadsInTurn: true };
 
 /** Experts chosen by a softmax whose shares add up to 1, and one for all tokens with a gate. */
 function qwenExperts(facts: GgufFacts): Json {
@@ -46,12 +48,6 @@ function qwenExperts(facts: GgufFacts): Json {
     moe_intermediate_size: widthOf(facts, 'expert_feed_forward_length', 'ffn_gate_exps'),
     shared_expert_intermediate_size: widthOf(facts, 'expert_shared_feed_forward_length', 'ffn_gate_shexp'),
   };
-}
-
-/** Value heads lie in another order than those of Hugging Face where several share a key head. */
-function requirePairs(facts: GgufFacts, { linear_num_key_heads: keys, linear_num_value_heads: values }: Json): void {
-  if (keys !== values)
-    facts.refuse(`${String(values)} value heads share ${String(keys)} key heads, whose order in GGUF is not read`);
 }
 
 /** Sections of positions in time, height and width, which are one number in texts. */
@@ -124,25 +120,21 @@ export const RECURRENT_ARCHITECTURES: readonly GgufArchitecture[] = [
   {
     name: 'qwen35',
     settings: (facts) => {
-      const own = deltaSettings(facts);
       passSections(facts);
-      requirePairs(facts, own);
-      return { model_type: 'qwen3_5_text', ...own };
+      return { model_type: 'qwen3_5_text', ...deltaSettings(facts) };
     },
     modules: () => ({ ...withModules(DELTA_MODULES), whole: DELTA_WHOLE }),
-    ways: DELTA_WAYS,
+    ways: QWEN35_WAYS,
     partKey: 'partial_rotary_factor',
   },
   {
     name: 'qwen35moe',
     settings: (facts) => {
-      const own = deltaSettings(facts);
       passSections(facts);
-      requirePairs(facts, own);
-      return { model_type: 'qwen3_5_moe_text', ...own, ...qwenExperts(facts) };
+      return { model_type: 'qwen3_5_moe_text', ...deltaSettings(facts), ...qwenExperts(facts) };
     },
     modules: () => ({ ...withModules({ ...DELTA_MODULES, ...QWEN_EXPERTS }), whole: DELTA_WHOLE }),
-    ways: DELTA_WAYS,
+    ways: QWEN35_WAYS,
     partKey: 'partial_rotary_factor',
   },
   {

@@ -258,6 +258,8 @@ export interface StoredWays {
   readonly hasRowsOfOutputs?: boolean;
   /** Recurrent layers keep A = −e^A_log under the name of A_log. */
   readonly hasDecays?: boolean;
+  /** Value heads of recurrent layers lie so that they take key heads in turn. */
+  readonly hasHeadsInTurn?: boolean;
 }
 
 /** A class that is a family with another head. */

@@ -14,7 +14,9 @@ const DELTA: ScanCase = {
   ...{ epsilon: 1e-6, scale: 0.25 },
 };
 const ADD: ScanCase = { rule: 'add', mask: 'column', keyHeads: 2, heads: 2, keyDim: 16, valueDim: 12, hasSkip: true };
-const CASES = [DELTA, ADD];
+/** Heads 0 and 2 have one head of keys, 1 and 3 the other. */
+const TURNS: ScanCase = { ...DELTA, keyHeads: 2, heads: 4, keyDim: 8, valueDim: 8, takesTurns: true };
+const CASES = [DELTA, ADD, TURNS];
 
 const tensors = (own: ScanCase) =>
   new Map([['d', { rows: own.heads, columns: 1, data: Float64Array.from({ length: own.heads }, (_, i) => i - 0.5) }]]);
@@ -72,12 +74,15 @@ describe.each([
   ['host', host],
   ['fibres', fibres],
 ] as const)('scans on %s', (_, run) => {
-  it.each(run === host ? CASES : casesHere(CASES, 0))('compute what $rule says over $mask', (own) => {
-    const parents = madeUpTrees(45, 7);
-    const [got, wanted] = [run(own, parents), expected(own, parents)];
-    for (const name of ['before_1', 'before_3']) expect(got.get(name), name).toEqual(wanted.get(name));
-    wanted.get('out')!.forEach((x, i) => expect(Math.abs(got.get('out')![i]! - x), `${i}`).toBeLessThan(2e-5));
-  });
+  it.each(run === host ? CASES : casesHere(CASES, 0, 2))(
+    'compute what $rule says over $mask for $heads heads',
+    (own) => {
+      const parents = madeUpTrees(45, 7);
+      const [got, wanted] = [run(own, parents), expected(own, parents)];
+      for (const name of ['before_1', 'before_3']) expect(got.get(name), name).toEqual(wanted.get(name));
+      wanted.get('out')!.forEach((x, i) => expect(Math.abs(got.get('out')![i]! - x), `${i}`).toBeLessThan(2e-5));
+    },
+  );
 
   it('give a path the same bits alone, and behind more forks than are kept', () => {
     // A comb: each row of a chain parts, and the branches come in reverse order, the deepest first.

@@ -14,6 +14,7 @@ export interface ScanCase {
   readonly epsilon?: number;
   readonly scale?: number;
   readonly hasSkip?: boolean;
+  readonly takesTurns?: true;
   /** Trees go on from rows of states, and write some. */
   readonly isKept?: boolean;
   /** Rows of states. Default: STATES. */
@@ -73,6 +74,7 @@ export function scanModule(own: ScanCase): KernelModule {
     epsilon,
     scale,
     hasSkip,
+    takesTurns,
     isKept = false,
     states = STATES,
   } = own;
@@ -162,6 +164,7 @@ export function scanModule(own: ScanCase): KernelModule {
         rows: 'T',
         anchor: 'scan',
         ...{ rule, keyHeads, heads, keyDim, valueDim },
+        ...(takesTurns === undefined ? {} : { takesTurns }),
         ...(epsilon === undefined ? {} : { epsilon }),
         ...(scale === undefined ? {} : { scale }),
         ...{ q: 'q', k: 'k', v: 'v', decay: 'decay', beta: 'beta', before: 'before_1', end, out: 'out' },

@@ -59,6 +59,22 @@ export const RECURRENT_EXAMPLES: readonly Example[] = [
     result: [0, (2 * 2 * 25) / 26],
     attributes: { rule: 'add', epsilon: 1, scale: 2 },
   },
+  // Heads 0 and 2 of values have head 0 of queries and keys, 1 and 3 head 1.
+  {
+    op: 'scan',
+    operands: [
+      ['f32[T, 2, 1]', [2, 3, 1, 1]],
+      ['f32[T, 2, 1]', [1, 5, 1, 1]],
+      ['f32[T, 4, 1]', [1, 10, 100, 1000, 1, 2, 3, 4]],
+      ['f32[T, 4]', [1, 1, 1, 1, 1, 1, 1, 1]],
+      ['f32[T, 4]', [1, 1, 1, 1, 1, 1, 1, 1]],
+      ['i32[T]', [0, 1]],
+      ['i32[T]', [1, 2]],
+    ],
+    type: 'f32[T, 4, 1]',
+    result: [2, 150, 200, 15_000, 1, 2, 3, 4],
+    attributes: { rule: 'add', takesTurns: true },
+  },
   // From row 1 of the states, 3: states 3 + 1·(5 − 3·1) = 5, and then as above.
   {
     op: 'scan',

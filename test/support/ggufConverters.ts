@@ -181,6 +181,40 @@ const DELTA_NAMES: Names = [
   [/linear_attn\.out_proj/, 'ssm_out'],
 ];
 
+/** Value heads [key head, its heads] become [head of those of a key head, key head], wherever they are. */
+function valueHeadsInTurn(tensor: PlainTensor, json: Json): PlainTensor {
+  const [, part] = /linear_attn\.(\w+)/.exec(tensor.name) ?? [];
+  const [keyHeads, heads] = [numberOf(json, 'linear_num_key_heads'), numberOf(json, 'linear_num_value_heads')];
+  const [count = 1, columns = 1] = tensor.shape;
+  const valueDim = numberOf(json, 'linear_value_head_dim');
+  const from =
+    (before: number, width: number) =>
+    (row: number): number => {
+      if (row < before) return row;
+      const [head, at] = [Math.floor((row - before) / width), (row - before) % width];
+      return before + ((head % keyHeads) * (heads / keyHeads) + Math.floor(head / keyHeads)) * width + at;
+    };
+  switch (part) {
+    case 'in_proj_qkv':
+    case 'conv1d':
+      return { ...tensor, values: inOrder(tensor.values, count, from(count - heads * valueDim, valueDim)) };
+    case 'in_proj_z':
+      return { ...tensor, values: inOrder(tensor.values, count, from(0, valueDim)) };
+    case 'in_proj_a':
+    case 'in_proj_b':
+    case 'A_log':
+    case 'dt_bias':
+      return { ...tensor, values: inOrder(tensor.values, count, from(0, 1)) };
+    case 'out_proj': {
+      const columnOf = from(0, valueDim);
+      const at = (i: number): number => i - (i % columns) + columnOf(i % columns);
+      return { ...tensor, values: tensor.values.map((_, i) => tensor.values[at(i)]!) };
+    }
+    default:
+      return tensor;
+  }
+}
+
 function changedDelta(tensor: PlainTensor, json: Json): readonly PlainTensor[] {
   const { name, shape, values } = tensor;
   if (name.endsWith('norm.weight') && !name.includes('linear_attn')) return plusOne(tensor);
@@ -411,7 +445,12 @@ export const CONVERTERS: Readonly<Record<string, Converter>> = {
       expert_shared_feed_forward_length: u(json['shared_expert_intermediate_size']),
     }),
   },
-  qwen3_5_text: { architecture: 'qwen35', names: DELTA_NAMES, change: changedDelta, pairs: delta },
+  qwen3_5_text: {
+    architecture: 'qwen35',
+    names: DELTA_NAMES,
+    change: (tensor, json) => changedDelta(valueHeadsInTurn(tensor, json), json),
+    pairs: delta,
+  },
   lfm2: LFM2,
   lfm2_moe: {
     ...LFM2,

@@ -24,6 +24,7 @@ typedef struct ScanConfig {
   int64_t q_stride, k_stride, v_stride, decay_stride, beta_stride, skip_stride, out_stride;
   ElementType type, out_type, skip_type;
   int key_heads, heads, key_dim, value_dim;
+  int takes_turns;                      /* heads take those of keys in turn; else neighbours share one */
   int is_delta, is_normed, has_skip;
   float scale, epsilon;
   int kept;                             /* states of rows where paths part, at most */
@@ -242,7 +243,8 @@ TW_FN void tw_scan(const ScanConfig config, const tw_launch *launch, int32_t wor
     }
     if (tree < wanted) return;
     item.head = (int)(own / blocks);
-    item.key_head = (int)((int64_t)item.head * config.key_heads / config.heads);
+    item.key_head = config.takes_turns ? item.head % config.key_heads
+                                       : (int)((int64_t)item.head * config.key_heads / config.heads);
     item.column = (int)(own % blocks) * 16;
     item.columns = config.value_dim - item.column < 16 ? config.value_dim - item.column : 16;
     tw_scan_tree(config, launch, &item, first, past);

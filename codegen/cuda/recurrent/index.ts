@@ -88,6 +88,7 @@ export function emitScan(kernel: ScanKernel, operands: CudaOperands, _: CudaLoop
     heads,
     keyDim,
     valueDim,
+    ...(kernel.takesTurns === true ? { takesTurns: true } : {}),
     isDelta: rule === 'delta',
     isNormed: epsilon !== undefined,
     hasSkip: skip !== undefined,

@@ -17,6 +17,8 @@ constexpr int SCAN_CLASSES = 16;
 
 struct ScanConfig {
   int key_heads, heads, key_dim, value_dim;
+  /* Whether heads take those of keys in turn; else neighbours share one. */
+  bool takes_turns;
   bool is_delta, is_normed, has_skip;
   float scale, epsilon;
   int q_stride, k_stride, v_stride, decay_stride, beta_stride, skip_stride, out_stride;
@@ -30,6 +32,9 @@ struct ScanConfig {
   /* Of the launch. */
   int threads;
 
+  TW_CONSTEXPR int key_head(int head) const {
+    return takes_turns ? head % key_heads : head * key_heads / heads;
+  }
   TW_CONSTEXPR int warps() const { return threads / 32; }
   TW_CONSTEXPR int warp_columns() const { return 32 / lanes * lane_columns; }
   TW_CONSTEXPR int columns() const { return warps() * warp_columns(); }
@@ -104,7 +109,7 @@ template <ScanConfig config, class T> struct ScanFetch {
   /* Rows [first, first + chunk_rows) of a tree's up to `past`; what would lie behind them is its last row. */
   template <class O, class S>
   TW_DEVICE void load(const ScanBuffers<T, O, S> &from, int head, int column0, int first, int past) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, key_head = head * config.key_heads / config.heads;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, key_head = config.key_head(head);
 #pragma unroll
     for (int i = 0; i < config.vectors(); i++) {
       const int vector = warp + i * config.warps(), row = min(first + vector / 2, past - 1);
