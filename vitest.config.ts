@@ -175,6 +175,7 @@ const LENGTHY = [
   'codegen/cuda/loop',
   'codegen/cuda/micro',
   'codegen/cuda/randomModel',
+  'codegen/cuda/routingRuns',
   'codegen/cuda/rowSums',
   'codegen/cuda/shrink',
   'codegen/cuda/slotStores',
