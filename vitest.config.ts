@@ -47,8 +47,8 @@ class LongestFirst extends BaseSequencer {
 const ROOT = import.meta.dirname;
 
 /**
- * With `--mode built`, tests get the product's modules as they are built in dist, which Node loads as it does for users:
- * nothing is transformed, and files that share a process share them. dist must be current.
+ * With `--mode built`, tests get the product's modules as they are built in dist, which Node loads as it does for
+ * users: nothing is transformed, and files that share a process share them. dist must be current.
  */
 const builtModules = {
   name: 'built-modules',

@@ -1,8 +1,8 @@
 /**
  * Puts loops of a run of loops into one kernel if they go on with results of one kernel before them: the norms of q and
  * of k over their whole width, which no epilogue sees; codes and scales of keys and values; convolutions of keys and of
- * values, and what each keeps of its rows. Their columns differ, so each keeps a domain of its own. A loop passes others
- * that have nothing to do with it. Kernels in, kernels out.
+ * values, and what each keeps of its rows. Their columns differ, so each keeps a domain of its own. A loop passes
+ * others that have nothing to do with it. Kernels in, kernels out.
  */
 import { type Kernel, type KernelModule, loopDomains, type LoopKernel } from '../ir/kernel.js';
 import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
