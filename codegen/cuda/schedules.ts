@@ -39,7 +39,7 @@ import { defaultSkinnySchedule, FEW_ROWS, SKINNY_ROWS, withShrinkers } from './s
 import { adapterProblem, hasAdapters } from './text/adapters.js';
 import { expertsOf, rowProgramsOf, rowPrologue, segmentsOf } from './text/contraction.js';
 import { CudaOperands } from './text/operands.js';
-import { defaultWgmmaSchedule, isLegalWgmma } from './wgmma/index.js';
+import { defaultWgmmaSchedule, isLegalWgmma, shrinkingFirst } from './wgmma/index.js';
 import { WGMMA_TYPES } from './wgmma/instruction.js';
 
 /** What a GPU provides. */
@@ -108,7 +108,8 @@ function contractionProblem(
   const types = contractionTypes(kernel, module);
   if (typeof types === 'string') return types;
   if (s.adapters !== undefined && !hasAdapters(kernel)) return 'its rows have no adapters';
-  if (s.adapters === 'shrinks' && s.skeleton !== 'skinnyWgmma') return `${s.skeleton} cannot shrink its rows`;
+  if (s.adapters === 'shrinks' && s.skeleton !== 'skinnyWgmma' && s.skeleton !== 'wgmma')
+    return `${s.skeleton} cannot shrink its rows`;
   const routing = s.adapters === 'none' ? undefined : routingProblem(kernel, s);
   if (routing !== undefined) return routing;
   if (s.adapters === 'none') {
@@ -355,6 +356,7 @@ export function shrinkingSchedule(
   rows: number,
 ): CudaGemmSchedule | undefined {
   const types = contractionTypes(kernel, module);
+  if (schedule.skeleton === 'wgmma') return shrinkingFirst(kernel, module, schedule, rows);
   if (schedule.skeleton !== 'skinnyWgmma' || rows > SKINNY_ROWS || typeof types === 'string') return undefined;
   const dtype = WGMMA_TYPES.find((each) => each === types.a);
   // Every device of sm_90a has this room.

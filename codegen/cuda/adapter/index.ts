@@ -43,7 +43,7 @@ const [DEEP_K, DEEP_COLUMNS] = [8192, 64];
 const [STEP, PART] = [32, 512];
 
 /** The most steps up to `most` whose operands are on the way together: whole batches are a part of a long range. */
-function batchOf(k: number, most: number): number {
+export function shrinkBatch(k: number, most: number): number {
   const range = roundUp(Math.ceil(k / RANGES), STEP);
   const parts = k > DEEP_K ? Math.ceil(range / PART) : 1;
   const steps = (parts > 1 ? roundUp(Math.ceil(range / parts), 2 * STEP) : range) / STEP;
@@ -168,7 +168,7 @@ export function emitShrink(
     tileM: rows,
     tileN,
     units: tile.units,
-    batch: batchOf(k, tile.batch),
+    batch: shrinkBatch(k, tile.batch),
     threads,
     ...(sharedBytes > 0 ? { sharedBytes } : {}),
   };

@@ -3,8 +3,10 @@ import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { ContractionKernel, GemmKernel } from '../../../ir/kernel.js';
 import { PACKED_COLUMNS } from '../../../ir/packing.js';
 import { roundUp } from '../../../ir/types.js';
+import type { Functor } from '../text/functor.js';
 import { type CudaOperands, ELEMENT_TYPES, matricesOf } from '../text/operands.js';
 import type { ConfigFields } from '../text/unit.js';
+import { shrinkBatch } from './index.js';
 
 /** Warps that shrink, and steps of k whose operands each has on the way together. */
 export interface Shrinkers {
@@ -57,6 +59,33 @@ export function shrinkersField(
     blocks: columnTiles,
   };
   return { stride: pitchOf(kernel), shrinkers };
+}
+
+/** Warps of a product of many rows that shrinks them first (adapter/shrinkFirst.cuh), and their most loads at once. */
+const [FIRST_WARPS, FIRST_BATCH] = [8, 16] as const;
+
+/** Fields of HopperConfig of such a product. */
+export function shrinkingFirstFields(kernel: Adapted, operands: CudaOperands) {
+  const own = { warps: FIRST_WARPS, batch: shrinkBatch(kernel.k, FIRST_BATCH) };
+  const { shrinkers } = shrinkersField(kernel, operands, own, 0);
+  return { shrinkers, shrunkStride: operands.get(kernel.adapter.shrunk).stride };
+}
+
+const COUNT = 'shrink_count';
+
+/** Its prologue, with what is read and written, and what stands before the kernel's head. */
+export function shrinkingFirstPrologue(
+  kernel: Adapted,
+  operands: CudaOperands,
+  { instance: prologue }: Pick<Functor, 'instance'>,
+) {
+  const { slot, first, shrunk } = kernel.adapter;
+  const type = `ShrinkingFirst<${prologue.slice(0, prologue.indexOf('{'))}, ${ELEMENT_TYPES[operands.get(kernel.a).dtype]}>`;
+  const names = [kernel.a, slot, first.weight, first.scale, shrunk].map((name) => operands.nameOf(operands.get(name)));
+  return {
+    state: `__device__ ShrinkCount ${COUNT};`,
+    instance: `${type}{ ${prologue}, { ${names.join(', ')}, &${COUNT} } }`,
+  };
 }
 
 const STATE = 'shrinkers_state';

@@ -15,7 +15,7 @@
  *   empty_barriers[stage]: every consumer warp of the cluster that multiplies the tile has read it. The producer waits.
  *   values_full, values_empty[tile & 1]: values of rows and columns; idle warps and consumers.
  *   handoff_full, handoff_empty: products; consumers and the warps that run epilogues.
- *   Named barriers. 1: the warps that run epilogues, around values. 2: they and consumers, for the values of the final
+ *   Named barriers. 4 and 5: of consumers that shrink rows first (adapter/shrinkFirst.cuh). 1: the warps that run epilogues, around values. 2: they and consumers, for the values of the final
  *   tile. Ping-pong: 1 and 2, the turns of the warpgroups. 3: consumers, around the products of a final tile.
  *   The kernel before this one: everybody, before reading what it may have written; weights are on their way before.
  *
@@ -78,14 +78,20 @@ TW_DEVICE void load_b(const HopperBlock<config> &block, unsigned stage, int k_bl
   }
 }
 
+/* What shrinks the rows of adapters before they are multiplied. */
+template <HopperConfig config, class T> TW_DEVICE auto shrinker_of(const ShrinkFirst<T> &own, int rows) {
+  return FirstShrinker<config.k, config.rank, config.shrunk_stride, config.shrinkers, T>{ own, rows };
+}
+
 /* The producer: one thread, or with adapters a warp, of which one lane starts copies. */
-template <HopperConfig config>
-TW_DEVICE void produce(const HopperBlock<config> &block, const HopperMaps &maps, int first, unsigned rank) {
+template <HopperConfig config, class Prologue>
+TW_DEVICE void produce(const HopperBlock<config> &block, const HopperMaps &maps, int first, unsigned rank,
+    const Prologue &prologue) {
   constexpr int prefetch = config.prefetch();
   constexpr bool has_adapters = config.has_adapters();
   const bool leads = !has_adapters || threadIdx.x == 0;
   unsigned stage = 0, phase = 0;
-  bool is_first = true;
+  bool is_first = true, is_shrunk = !config.shrinkers.is_there();
   for (int tile = first; tile < block.tiles(); tile += block.clusters()) {
     const Place place = block.place(tile, (int)rank);
     const TensorMap *weight;
@@ -138,6 +144,9 @@ TW_DEVICE void produce(const HopperBlock<config> &block, const HopperMaps &maps,
       if (leads) fill(config.k_blocks() - 1);
     }
     if constexpr (has_adapters) {
+      if constexpr (config.shrinkers.is_there())
+        if (word >= 0 && !is_shrunk)
+          is_shrunk = shrinker_of<config>(prologue.first, block.rows).await(place.row0, place.row0 + config.tile_m);
       while (word >= 0) {
         const int slot = word & ~EVEN_TILE;
         const int next = is_even(word) ? NO_SLOT
@@ -155,6 +164,7 @@ TW_DEVICE void produce(const HopperBlock<config> &block, const HopperMaps &maps,
       }
     }
   }
+  if constexpr (config.shrinkers.is_there()) shrinker_of<config>(prologue.first, block.rows).leave();
 }
 
 /* A consumer warp has read a stage: tells every producer of the cluster. */
@@ -280,15 +290,18 @@ TW_DEVICE void end_product(const HopperBlock<config> &block, unsigned long long 
 }
 
 /* A consumer. */
-template <HopperConfig config, class T, class Finish, class... Segments>
+template <HopperConfig config, class T, class Prologue, class Finish, class... Segments>
 TW_DEVICE void consume(const HopperBlock<config> &block, const int *slots, int first, int warpgroup, int lane,
-    const Finish &finish, const Segments &...segments) {
+    const Prologue &prologue, const Finish &finish, const Segments &...segments) {
   constexpr bool is_ping_pong = config.is_ping_pong(), is_deferred = config.is_deferred(),
       has_remainder = config.remainder_n > 0;
   constexpr int turns = is_ping_pong ? HOPPER_CONSUMERS : 1;
   const int consumer = is_ping_pong ? 0 : warpgroup - 1;
   const unsigned long long base = rows_descriptor(block.shared);
   float acc[config.blocks()][config.wgmma_n() / 2];
+  if constexpr (config.shrinkers.is_there())
+    shrinker_of<config>(prologue.first, block.rows)
+        .run((thread_again() >> 5) - 4, (float2 *)(block.memory + config.sums_at()));
   wait_for_previous();
   int sequence = is_ping_pong ? warpgroup - 1 : 0, own_tile = -1;
   int tile = is_ping_pong ? first + sequence * block.clusters() : first;
@@ -422,7 +435,7 @@ TW_DEVICE void hopper_gemm(int rows, unsigned char *memory, const HopperMaps &ma
   if (warpgroup == 0 || (config.epilogue_groups > 0 && warpgroup == 3)) {
     give_registers<config.producer_registers()>();
     if (config.has_adapters() ? thread < 32 : thread == 0) {
-      produce<config>(block, maps, first, rank);
+      produce<config>(block, maps, first, rank, prologue);
     } else if (thread >= 32) {
       if constexpr (config.is_deferred())
         run_deferred<config>(block, first, thread, rank, prologue, finish, segments...);
@@ -431,7 +444,7 @@ TW_DEVICE void hopper_gemm(int rows, unsigned char *memory, const HopperMaps &ma
     }
   } else {
     take_registers<config.consumer_registers()>();
-    consume<config, T>(block, maps.slots, first, warpgroup, lane, finish, segments...);
+    consume<config, T>(block, maps.slots, first, warpgroup, lane, prologue, finish, segments...);
   }
   if constexpr (config.cluster == 2) {
     __syncwarp();

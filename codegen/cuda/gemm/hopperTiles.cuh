@@ -3,6 +3,7 @@
  * map of shared memory), and where the tiles of a block lie.
  */
 #pragma once
+#include "adapter/shrinkFirst.cuh"
 #include "gemm/handoff.cuh"
 #include "lib/barrier.cuh"
 #include "lib/cluster.cuh"
@@ -57,6 +58,9 @@ struct HopperConfig {
    * reads, and the matrices whose columns take turns (gemm/hopperAdapter.cuh).
    */
   int rank = 0, parts[HOPPER_SEGMENTS] = {}, matrices[HOPPER_SEGMENTS] = {};
+  /* Of consumers that shrink rows first, if they do (adapter/shrinkFirst.cuh); elements from row to row of u. */
+  ShrinkersConfig shrinkers = {};
+  int shrunk_stride = 0;
 
   TW_CONSTEXPR bool is_ping_pong() const { return mode == HopperMode::PingPong; }
   TW_CONSTEXPR bool is_deferred() const { return mode == HopperMode::Deferred; }
@@ -150,8 +154,10 @@ struct HopperConfig {
   TW_CONSTEXPR int adapters_at() const {
     return column_values_at() + column_slots() * column_values * 4 + (experts > 0 ? 2 * 4 * (experts + 1) : 0);
   }
+  TW_CONSTEXPR int sums_at() const { return ceil_div(adapters_at() + 4 * (stages + 1), 16) * 16; }
   TW_CONSTEXPR int end() const {
-    return adapters_at() + (has_adapters() ? 4 * (stages + 1) : 0);
+    return shrinkers.is_there() ? sums_at() + SHRINK_SUMS_BYTES
+        : adapters_at() + (has_adapters() ? 4 * (stages + 1) : 0);
   }
 };
 

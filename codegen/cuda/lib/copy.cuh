@@ -26,6 +26,8 @@ TW_DEVICE void load_box_multicast(unsigned to, const TensorMap *map, int column,
 
 /* Makes what this thread has written to shared memory, or has waited for, visible to wgmma and bulk copies. */
 TW_DEVICE void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+/* What this thread has seen of memory is seen by copies that it starts from here on. */
+TW_DEVICE void fence_async_memory() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
 /*
  * Starts a copy of 16 bytes, of which the first `bytes` are read and the others zero. PTX ISA, "cp.async". `near`: L2

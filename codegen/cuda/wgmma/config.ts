@@ -6,6 +6,7 @@ import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import { type ContractionKernel, ROW_SUM_BLOCK, type Segment } from '../../../ir/kernel.js';
 import { operands as childrenOf, readOf, type Scalar } from '../../../ir/scalar.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
+import { shrinkingFirstFields, shrinkingKernel } from '../adapter/shrinkers.js';
 import { adapterOf, expertsOf, rowProgramsOf, rowPrologue, type RowPrologue, segmentsOf } from '../text/contraction.js';
 import { finishText, type FinishText, isWholeRow } from '../text/lanePrograms.js';
 import { type CudaOperands, matricesOf, type Operand, physicalColumns } from '../text/operands.js';
@@ -64,6 +65,9 @@ export interface HopperConfig extends ConfigFields {
   readonly rank?: number;
   readonly parts?: readonly number[];
   readonly matrices?: readonly number[];
+  /** Of kernels that shrink their rows first. */
+  readonly shrinkers?: ConfigFields;
+  readonly shrunkStride?: number;
 }
 
 /** Floats of a tile's column values that a kernel keeps in shared memory. Kept where it keeps row values. */
@@ -90,7 +94,14 @@ export function wgmmaContext(
   const mmaType = operandType(operands.get(kernel.a).dtype);
   const columnValues = columnValuesOf(kernel, operands, values, tn);
   const adapter = adapterOf(kernel);
-  const kept = { rowValues: values, columnValues, experts: experts?.count, hasAdapters: adapter !== undefined };
+  const shrinking = shrinkingKernel(kernel, schedule);
+  const kept = {
+    rowValues: values,
+    columnValues,
+    experts: experts?.count,
+    hasAdapters: adapter !== undefined,
+    shrinks: shrinking !== undefined,
+  };
   const layout = wgmmaLayout(schedule, DTYPE_BYTES[mmaType], kept);
   const epilogueWarps = idleWarps(layout.epilogueGroups);
   const finalTile =
@@ -135,6 +146,7 @@ export function wgmmaContext(
           parts: segments.map((segment) => segment.adapter?.part ?? 0),
           matrices: segments.map(({ pairing }) => matricesOf(pairing)),
         }),
+    ...(shrinking === undefined ? {} : shrinkingFirstFields(shrinking, operands)),
   };
   return { kernel, operands, schedule, segments, prologue, finalTile, finish, options, config };
 }

@@ -1,6 +1,7 @@
 /** Contractions on Hopper's tensor cores: TMA and mbarriers feed warp-specialized wgmma in persistent blocks. */
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { ContractionKernel } from '../../../ir/kernel.js';
+import { shrinkingFirstPrologue, shrinkingKernel } from '../adapter/shrinkers.js';
 import { adapterOf, expertsOf } from '../text/contraction.js';
 import { type CudaOperands, type EmittedCuda, kernelHead, mapNames } from '../text/operands.js';
 import { aboutKernel, callText, unitText } from '../text/unit.js';
@@ -10,7 +11,7 @@ import { blockThreads } from './instruction.js';
 import { maxColumnTiles } from './layout.js';
 import { tensorMapsOf } from './tensorMaps.js';
 
-export { isLegalWgmma } from './legality.js';
+export { isLegalWgmma, shrinkingFirst } from './legality.js';
 export type { WgmmaFacts } from './legality.js';
 export { defaultWgmmaSchedule, waveEfficiency, wgmmaCandidates } from './candidates.js';
 
@@ -66,6 +67,8 @@ function unitOf(context: WgmmaContext, head: string, maps: readonly string[]): s
   const { kernel, operands, schedule, segments, finish, config } = context;
   const epilogues = segments.map((segment) => hopperSegment(context, segment));
   const [prologue, finishing] = [hopperPrologue(context), finishFunctor(context)];
+  const shrinking = shrinkingKernel(kernel, schedule);
+  const first = shrinking && shrinkingFirstPrologue(shrinking, operands, prologue);
   const { tm, tn, tk, stages, mode, cluster } = schedule;
   const experts = expertsOf(kernel);
   const functions = [finish?.functions ?? ''];
@@ -74,7 +77,7 @@ function unitOf(context: WgmmaContext, head: string, maps: readonly string[]): s
     'memory',
     mapsText(context, maps),
     experts === undefined ? 'nullptr' : operands.base(operands.get(experts.starts)),
-    prologue.instance,
+    first?.instance ?? prologue.instance,
     finishing.instance,
     ...epilogues.map(({ instance }) => instance),
   ];
@@ -83,7 +86,7 @@ function unitOf(context: WgmmaContext, head: string, maps: readonly string[]): s
     about: aboutKernel(kernel, `${tm} × ${tn} × ${tk} by wgmma, ${mode}, ${stages} stages, clusters of ${cluster}`),
     includes: ['gemm/hopper.cuh', ...(kernel.anchor === 'gemm' ? [] : ['head/rows.cuh'])],
     config: { type: 'HopperConfig', fields: config },
-    functors: [...functions, prologue.text, ...epilogues.map(({ text }) => text), finishing.text],
+    functors: [...functions, first?.state ?? '', prologue.text, ...epilogues.map(({ text }) => text), finishing.text],
     head,
     body: `  TW_DYNAMIC_SHARED(memory, 1024);\n  ${callText(`hopper_gemm<config, ${type}>`, given)}`,
   });

@@ -1,6 +1,7 @@
 /** Shared memory and tiles of a wgmma schedule. */
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { Segment } from '../../../ir/kernel.js';
+import { roundUp } from '../../../ir/types.js';
 import { oncePer } from '../../../ir/oncePer.js';
 import { physicalColumns } from '../../operands.js';
 import { CONSUMER_WARPS, CONSUMERS, WGMMA_ROWS } from './instruction.js';
@@ -16,6 +17,9 @@ const DEFERRED_ROW_SLOTS = 5;
 const FEW_ROW_SLOTS = 3;
 /** Bytes that tell consumers which slot holds the row values of a block's final tile. */
 const SLOT_NUMBER = 16;
+
+/** Sums of a product that shrinks its rows first, as in adapter/shrinkFirst.cuh. */
+const SHRINK_SUMS_BYTES = 2048;
 
 /** Columns of one instruction, and rows of a tensor map's box. */
 export const MAX_COLUMNS = 256;
@@ -61,13 +65,15 @@ export interface KeptValues {
   readonly experts?: number | undefined;
   /** Whether rows have adapters: a word for each stage, and one for the next tile. */
   readonly hasAdapters?: boolean;
+  /** Whether consumers shrink rows first: sums of eight warps. */
+  readonly shrinks?: boolean;
 }
 
 /** A block under a schedule, for operands of `elementBytes`. */
 export function wgmmaLayout(
   { tm, tn, tk, stages, cluster, mode, epilogueGroups: groups }: CudaGemmSchedule,
   elementBytes: number,
-  { rowValues, columnValues = 0, experts, hasAdapters = false }: KeptValues,
+  { rowValues, columnValues = 0, experts, hasAdapters = false, shrinks = false }: KeptValues,
 ): WgmmaLayout {
   const epilogueGroups: number = groups ?? 0;
   const isDeferred = mode === 'deferred';
@@ -80,6 +86,15 @@ export function wgmmaLayout(
   const columnBytes = (isDeferred ? 1 : 2) * columnValues * 4;
   const tableBytes = experts === undefined ? 0 : expertTables(experts);
   const adapterBytes = hasAdapters ? 4 * (stages + 1) : 0;
+  const bytes =
+    (isDeferred ? 0 : ALIGNMENT) +
+    ringBytes +
+    handoffBytes +
+    barrierBytes +
+    rowBytes +
+    columnBytes +
+    tableBytes +
+    adapterBytes;
   const columnBlocks = Math.ceil(tn / (epilogueGroups === 0 ? MAX_COLUMNS : MAX_SHARED_COLUMNS));
   return {
     isDeferred,
@@ -89,15 +104,7 @@ export function wgmmaLayout(
     wn: tn / columnBlocks,
     boxRows: tn / cluster / Math.ceil(tn / cluster / MAX_BOX_ROWS),
     ringBytes,
-    sharedBytes:
-      (isDeferred ? 0 : ALIGNMENT) +
-      ringBytes +
-      handoffBytes +
-      barrierBytes +
-      rowBytes +
-      columnBytes +
-      tableBytes +
-      adapterBytes,
+    sharedBytes: shrinks ? roundUp(bytes, 16) + SHRINK_SUMS_BYTES : bytes,
   };
 }
 

@@ -1,5 +1,5 @@
 /** Which schedules of the wgmma skeleton are legal for a kernel. */
-import type { CudaArch, CudaGemmSchedule } from '../../../ir/cuda.js';
+import { type CudaArch, type CudaGemmSchedule, MULTIPROCESSOR_BYTES, RESERVED_BYTES } from '../../../ir/cuda.js';
 import { everyExtent } from '../../../ir/function.js';
 import { groupWidth } from '../../../ir/groupSums.js';
 import { type ContractionKernel, type KernelModule, LOGPROB_BLOCK, type Segment } from '../../../ir/kernel.js';
@@ -44,6 +44,22 @@ export function isLegalWgmma(
 ): true | string {
   const known = knownOf(kernel, module);
   return known.problem ?? tileProblem(kernel, known, schedule, facts) ?? sharedProblem(known, schedule, facts) ?? true;
+}
+
+/** Most rows that a product shrinks first: of more, a shrink kernel reads fewer bytes. */
+const SHRINK_FIRST_ROWS = 1024;
+/** Of every device of sm_90a. */
+const HOPPER = { arch: 'sm_90a', sharedBytesPerBlock: MULTIPROCESSOR_BYTES - RESERVED_BYTES } as const;
+
+/** The schedule with which a product of so many rows shrinks them first: with a stage less where memory is full. */
+export function shrinkingFirst(
+  kernel: ContractionKernel,
+  module: KernelModule,
+  schedule: CudaGemmSchedule,
+  rows: number,
+): CudaGemmSchedule | undefined {
+  const all = [0, 1].map((less) => ({ ...schedule, stages: schedule.stages - less, adapters: 'shrinks' }) as const);
+  return rows > SHRINK_FIRST_ROWS ? undefined : all.find((each) => isLegalWgmma(kernel, module, each, HOPPER) === true);
 }
 
 /** The deepest legal pipeline of a tile, of at most `most` stages, or undefined where none is legal. */
@@ -210,7 +226,9 @@ const sharedBytesOf = (
   schedule: CudaGemmSchedule,
 ): number => {
   const columnValues = columnShare * schedule.tn;
-  return wgmmaLayout(schedule, DTYPE_BYTES[type], { rowValues, columnValues, experts, hasAdapters }).sharedBytes;
+  const shrinks = schedule.adapters === 'shrinks';
+  const kept = { rowValues, columnValues, experts, hasAdapters, shrinks };
+  return wgmmaLayout(schedule, DTYPE_BYTES[type], kept).sharedBytes;
 };
 
 function sharedProblem(known: FactsOfKernel, schedule: CudaGemmSchedule, facts: WgmmaFacts): string | undefined {

@@ -158,7 +158,10 @@ export function emulateShrinking(
   own: AdapterCase,
   rows: RowsOfAdapters,
   gemm: CudaGemmSchedule,
-  { times = 1, ...options }: Pick<EmulateOptions, 'backwards' | 'mutate'> & { readonly times?: number } = {},
+  {
+    times = 1,
+    ...options
+  }: Pick<EmulateOptions, 'backwards' | 'mutate' | 'multiprocessors'> & { readonly times?: number } = {},
 ): ReadonlyMap<string, Float64Array> {
   const { module, schedules } = shrinkingModule(own, gemm, times);
   return emulateModule(module, { ...valuesOf(own, rows), schedules, ...options }).values;
@@ -169,7 +172,7 @@ export function emulateBoth(
   own: AdapterCase,
   rows: RowsOfAdapters,
   gemm: CudaGemmSchedule,
-  options: Pick<EmulateOptions, 'backwards'> = {},
+  options: Pick<EmulateOptions, 'backwards' | 'multiprocessors'> = {},
 ): { readonly wanted: ReadonlyMap<string, Float64Array>; readonly got: ReadonlyMap<string, Float64Array> } {
   const shrinking: CudaGemmSchedule = { ...gemm, adapters: 'shrinks' };
   const module = { ...own.module, kernels: [own.shrink, own.kernel, own.kernel] };

@@ -21,6 +21,12 @@ const tile = (tm: number, tn: number, tk: number, stages: number, cluster: 1 | 2
   ...{ kind: 'gemm', skeleton: 'skinnyWgmma', tm, tn, tk, stages, cluster, raster: 1, mode: 'cooperative' },
 });
 
+const many = (
+  mode: CudaGemmSchedule['mode'],
+  [tm, tn, stages]: readonly [number, number, number],
+  cluster: 1 | 2 = 1,
+): CudaGemmSchedule => ({ kind: 'gemm', skeleton: 'wgmma', tm, tn, tk: 64, stages, cluster, raster: 2, mode });
+
 /** k of 240 and 328 ends within a range and within a stage; columns end within a tile. */
 const SHAPE = { hidden: 240, inter: 328, headDim: 16 } as const;
 /** Ranges of 8,232 of k have three parts, of which the last is short. */
@@ -51,6 +57,37 @@ describe('products that shrink rows themselves', () => {
   it('have the bits of two kernels', () => {
     const own = adapterCase('o', { hidden: 80, inter: 96, headDim: 16 }, { slots: SLOTS, rank: 16 });
     expectBitsOf(own, tile(16, 80, 64, 2), slotsOf(11, 3));
+  });
+
+  it('have them where many rows are shrunk first', () => {
+    const own = adapterCase('o', { hidden: 80, inter: 96, headDim: 16 }, { slots: SLOTS, rank: 16 });
+    expectBitsOf(own, many('pingpong', [64, 80, 2]), slotsOf(70, 3));
+  });
+
+  const MANY = [
+    ['o', 16, many('pingpong', [64, 80, 3]), 130],
+    ['gateUp', 16, many('deferred', [128, 96, 3]), 140],
+    ['qkv', 64, many('cooperative', [128, 48, 2], 2), 300],
+    ['gateUp', 64, many('pingpong', [128, 48, 3], 2), 135],
+    ['down', 48, many('cooperative', [128, 80, 2]), 129],
+  ] as const;
+  thorough.each(MANY)('have them where many rows are shrunk first: %s of rank %i', (which, rank, gemm, rows) => {
+    const own = adapterCase(which, SHAPE, { slots: SLOTS, rank });
+    // Of several blocks the first shrink rows themselves, because no other begins before they end.
+    for (const [i, multiprocessors] of [gemm.cluster, 3 * gemm.cluster].entries())
+      for (const seed of [0, 3])
+        expectBitsOf(own, gemm, slotsOf(rows - seed, seed), { multiprocessors, backwards: i === 1 });
+  });
+  thorough('add up parts of long ranges before they multiply', () => {
+    const own = adapterCase('down', DEEP_SHAPE, { slots: SLOTS, rank: 16 });
+    expectBitsOf(own, many('pingpong', [64, 64, 3]), slotsOf(66, 3), { multiprocessors: 1 });
+  });
+  thorough('begin again with no work done', () => {
+    const own = adapterCase('o', SHAPE, { slots: SLOTS, rank: 16 });
+    const [gemm, rows] = [many('pingpong', [64, 80, 3]), { slots: slotsOf(70, 3), cancels: true }];
+    const [once, twice] = [1, 3].map((times) => emulateShrinking(own, rows, gemm, { times }));
+    for (const [name, values] of outputsOf(own, once!, 70))
+      values.forEach((row, i) => expectSame(row, outputsOf(own, twice!, 70).get(name)![i], `${name} of row ${i}`));
   });
 
   const CASES = [
@@ -91,6 +128,20 @@ describe('products that shrink rows themselves', () => {
     ['the part of a segment', 'second.shrunk_column,', '0,'],
     ['other slots', 'groups.slot[piece.group]', 'groups.slot[0]'],
   ];
+  const FIRST_MUTATIONS: readonly (readonly [string, string, string])[] = [
+    ['the order of ranges', 'sums[r * 32 + lane]', 'sums[(SHRINK_RANGES - r) * 32 + lane]'],
+    ['slots of other rows', 'is_own = slot == first;', 'is_own = slot != NO_SLOT;'],
+    ['that what is shrunk may not be there yet', '== (unsigned)works()', '>= 0u'],
+    ['rows of a tile that nobody has shrunk', 'if (!is_done) run_alone', 'if (false) run_alone'],
+    ['the columns of a work', 'work % across * SHRINK_TILE, part', '0, part'],
+  ];
+  thorough.each(FIRST_MUTATIONS)('notice %s where rows are shrunk first', (_, from, to) => {
+    const own = adapterCase('qkv', SHAPE, { slots: SLOTS, rank: 16 });
+    const mutate = (source: string): string => source.replaceAll(from, to);
+    expect(() => {
+      expectBitsOf(own, many('pingpong', [64, 48, 3]), slotsOf(70, 3), { mutate });
+    }).toThrow();
+  });
   thorough.each(MUTATIONS)('notice %s', (_, from, to) => {
     const own = adapterCase('qkv', SHAPE, { slots: SLOTS, rank: 16 });
     const gemm = tile(16, 32, 64, 2, 2);

@@ -15,6 +15,7 @@ inline void load_box_multicast(unsigned to, const TensorMap *map, int column, in
   tw_load_box_all(to, map, column, row, bar.at, blocks);
 }
 inline void fence_async_proxy() {}
+inline void fence_async_memory() {}
 inline void copy16(unsigned to, const void *from, int bytes) { tw_cp_async16(to, from, bytes); }
 inline void copy16_near(unsigned to, const void *from, int bytes) { tw_cp_async16(to, from, bytes); }
 inline void copy_commit() { tw_cp_async_commit(); }
