@@ -7,10 +7,10 @@
  * adds the ranges up and stores u in memory. Blocks take works by turns. Factors of a block's first work come to
  * registers before the kernel before has ended.
  *
- * Producers read u by TMA, behind k, once all works of the call are done: these are counted. No block counts on another
- * that may not have begun: a producer that has waited for long shrinks the rows of its tile itself. Whoever does it,
- * the bits are the same. The last block to leave sets the numbers back; launches of a unit do not overlap behind the
- * wait for the kernel before.
+ * Producers read u by TMA, behind k, once all works of the call are done: these are counted, and a warp of each block
+ * watches. No block counts on another that may not have begun: a warp that has watched for long does all works itself.
+ * Whoever does them, the bits are the same. The last block to have seen it sets the numbers back; launches of a unit do
+ * not overlap behind the wait for the kernel before.
  */
 #pragma once
 #include "adapter/shrinkers.cuh"
@@ -21,9 +21,12 @@ namespace tw {
 /* Warps that shrink, rows and columns of a work, and bytes of its sums in shared memory. */
 constexpr int SHRINK_WARPS = SHRINK_RANGES, SHRINK_TILE = 8,
               SHRINK_SUMS_BYTES = SHRINK_WARPS * SHRINK_TILE * SHRINK_TILE * 4;
-/* Named barriers: of the warps that shrink; and theirs with the producer's warp, once they have shrunk. */
-constexpr int SHRINKING_FIRST = 5, SHRUNK_FIRST = 4;
-/* Looks at the number of works done, each of them half a microsecond or more, before a producer shrinks rows itself. */
+/*
+ * Named barriers: of the warps that shrink; of these and the warp that watches, once their works are counted; of that
+ * warp and the producer's, once u is there.
+ */
+constexpr int SHRINKING_FIRST = 5, COUNTED_FIRST = 4, SHRUNK_FIRST = 6;
+/* Looks at the number of works done, each of them half a microsecond or more, before all are done again. */
 constexpr int SHRINK_FIRST_PATIENCE = 256;
 
 /* In memory of the unit, zeros between launches: works done, and blocks that have left. */
@@ -52,7 +55,7 @@ template <int k, int rank, int stride, ShrinkersConfig config, class T> struct F
   static constexpr int across = config.columns / SHRINK_TILE;
   static_assert(config.columns % SHRINK_TILE == 0 && rank % SHRINK_TILE == 0);
 
-  /* A producer has few registers. */
+  /* The warp that watches has few registers. */
   static constexpr ShrinkersConfig one_by_one = { config.warps, config.columns, config.own_columns, config.a_stride,
     config.w_stride, config.w_rows, 1, config.blocks };
 
@@ -165,30 +168,32 @@ template <int k, int rank, int stride, ShrinkersConfig config, class T> struct F
         atomicAdd(&own.count->done, done);
       }
     }
-    named_arrive<32 * (SHRINK_WARPS + 1)>(SHRUNK_FIRST);
+    named_arrive<32 * (SHRINK_WARPS + 1)>(COUNTED_FIRST);
   }
 
-  /*
-   * By the producer's warp: returns once u of the rows from `row0` to `end` is there for TMA, and says whether that of
-   * all rows is.
-   */
-  TW_DEVICE bool await(int row0, int end) const {
+  /* By the block's warp that watches: tells the producer once u is there, and sets the numbers back. */
+  TW_DEVICE void watch() const {
+    wait_for_previous();
     bool is_done = false;
 #pragma unroll 1
     for (int looks = 0; !is_done && looks < SHRINK_FIRST_PATIENCE; looks++) {
       if (looks > 0) rest_shortly();
       is_done = __all_sync(ALL_LANES, look(&own.count->done) == (unsigned)works());
     }
-    if (!is_done) run_alone(row0, min(end, rows));
+    if (!is_done) run_alone();
     fence_all();
-    fence_async_memory();
-    __syncwarp();
-    return is_done;
+    named_arrive<64>(SHRUNK_FIRST);
+    /* Nobody of this block looks again, and its own works are counted. */
+    named_sync<32 * (SHRINK_WARPS + 1)>(COUNTED_FIRST);
+    if (thread_again() % 32 == 0) {
+      fence_all();
+      if (atomicAdd(&own.count->left, 1u) == (unsigned)blocks_again() - 1) own.count->done = own.count->left = 0;
+    }
   }
 
-  TW_DEVICE void run_alone(int row0, int end) const {
+  TW_DEVICE void run_alone() const {
 #pragma unroll 1
-    for (int work = row0 / SHRINK_TILE * across; work < ceil_div(end, SHRINK_TILE) * across; work++) {
+    for (int work = 0; work < works(); work++) {
       const int slot = slot_of(work);
       unsigned left = __ballot_sync(ALL_LANES, slot != NO_SLOT);
 #pragma unroll 1
@@ -206,15 +211,12 @@ template <int k, int rank, int stride, ShrinkersConfig config, class T> struct F
       }
     }
   }
-
-  /* By the producer's warp, once it has awaited for the last time: the last block sets the numbers back. */
-  TW_DEVICE void leave() const {
-    named_sync<32 * (SHRINK_WARPS + 1)>(SHRUNK_FIRST);
-    if (thread_again() % 32 == 0) {
-      fence_all();
-      if (atomicAdd(&own.count->left, 1u) == (unsigned)blocks_again() - 1) own.count->done = own.count->left = 0;
-    }
-  }
 };
+
+/* By the producer's warp: waits for the block's warp that watches. Copies of u may follow. */
+TW_DEVICE void await_shrunk() {
+  named_sync<64>(SHRUNK_FIRST);
+  fence_async_memory();
+}
 
 }  // namespace tw

@@ -15,8 +15,9 @@
  *   empty_barriers[stage]: every consumer warp of the cluster that multiplies the tile has read it. The producer waits.
  *   values_full, values_empty[tile & 1]: values of rows and columns; idle warps and consumers.
  *   handoff_full, handoff_empty: products; consumers and the warps that run epilogues.
- *   Named barriers. 4 and 5: of consumers that shrink rows first (adapter/shrinkFirst.cuh). 1: the warps that run epilogues, around values. 2: they and consumers, for the values of the final
- *   tile. Ping-pong: 1 and 2, the turns of the warpgroups. 3: consumers, around the products of a final tile.
+ *   Named barriers. 1: the warps that run epilogues, around values. 2: they and consumers, for the values of the final
+ *   tile. Ping-pong: 1 and 2, the turns of the warpgroups. 3: consumers, around the products of a final tile. 4 to 6:
+ *   consumers that shrink rows first, and who waits for what they have shrunk (adapter/shrinkFirst.cuh).
  *   The kernel before this one: everybody, before reading what it may have written; weights are on their way before.
  *
  * The map of shared memory is HopperConfig's.
@@ -84,9 +85,8 @@ template <HopperConfig config, class T> TW_DEVICE auto shrinker_of(const ShrinkF
 }
 
 /* The producer: one thread, or with adapters a warp, of which one lane starts copies. */
-template <HopperConfig config, class Prologue>
-TW_DEVICE void produce(const HopperBlock<config> &block, const HopperMaps &maps, int first, unsigned rank,
-    const Prologue &prologue) {
+template <HopperConfig config>
+TW_DEVICE void produce(const HopperBlock<config> &block, const HopperMaps &maps, int first, unsigned rank) {
   constexpr int prefetch = config.prefetch();
   constexpr bool has_adapters = config.has_adapters();
   const bool leads = !has_adapters || threadIdx.x == 0;
@@ -145,8 +145,10 @@ TW_DEVICE void produce(const HopperBlock<config> &block, const HopperMaps &maps,
     }
     if constexpr (has_adapters) {
       if constexpr (config.shrinkers.is_there())
-        if (word >= 0 && !is_shrunk)
-          is_shrunk = shrinker_of<config>(prologue.first, block.rows).await(place.row0, place.row0 + config.tile_m);
+        if (word >= 0 && !is_shrunk) {
+          await_shrunk();
+          is_shrunk = true;
+        }
       while (word >= 0) {
         const int slot = word & ~EVEN_TILE;
         const int next = is_even(word) ? NO_SLOT
@@ -164,7 +166,8 @@ TW_DEVICE void produce(const HopperBlock<config> &block, const HopperMaps &maps,
       }
     }
   }
-  if constexpr (config.shrinkers.is_there()) shrinker_of<config>(prologue.first, block.rows).leave();
+  if constexpr (config.shrinkers.is_there())
+    if (!is_shrunk) await_shrunk();
 }
 
 /* A consumer warp has read a stage: tells every producer of the cluster. */
@@ -435,8 +438,10 @@ TW_DEVICE void hopper_gemm(int rows, unsigned char *memory, const HopperMaps &ma
   if (warpgroup == 0 || (config.epilogue_groups > 0 && warpgroup == 3)) {
     give_registers<config.producer_registers()>();
     if (config.has_adapters() ? thread < 32 : thread == 0) {
-      produce<config>(block, maps, first, rank, prologue);
+      produce<config>(block, maps, first, rank);
     } else if (thread >= 32) {
+      if constexpr (config.shrinkers.is_there())
+        if (thread < 64) shrinker_of<config>(prologue.first, rows).watch();
       if constexpr (config.is_deferred())
         run_deferred<config>(block, first, thread, rank, prologue, finish, segments...);
       else if constexpr (config.row_values > 0)

@@ -132,7 +132,7 @@ describe('products that shrink rows themselves', () => {
     ['the order of ranges', 'sums[r * 32 + lane]', 'sums[(SHRINK_RANGES - r) * 32 + lane]'],
     ['slots of other rows', 'is_own = slot == first;', 'is_own = slot != NO_SLOT;'],
     ['that what is shrunk may not be there yet', '== (unsigned)works()', '>= 0u'],
-    ['rows of a tile that nobody has shrunk', 'if (!is_done) run_alone', 'if (false) run_alone'],
+    ['works that nobody has done', 'if (!is_done) run_alone', 'if (false) run_alone'],
     ['the columns of a work', 'work % across * SHRINK_TILE, part', '0, part'],
   ];
   thorough.each(FIRST_MUTATIONS)('notice %s where rows are shrunk first', (_, from, to) => {
