@@ -27,7 +27,7 @@ constexpr int SHRINK_WARPS = SHRINK_RANGES, SHRINK_TILE = 8,
  */
 constexpr int SHRINKING_FIRST = 5, COUNTED_FIRST = 4, SHRUNK_FIRST = 6;
 /* Looks at the number of works done, each of them half a microsecond or more, before all are done again. */
-constexpr int SHRINK_FIRST_PATIENCE = 256;
+constexpr int SHRINK_FIRST_PATIENCE = 2048;
 
 /* In memory of the unit, zeros between launches: works done, and blocks that have left. */
 struct ShrinkCount {

@@ -67,7 +67,7 @@ describe('products that shrink rows themselves', () => {
   const MANY = [
     ['o', 16, many('pingpong', [64, 80, 3]), 130],
     ['gateUp', 16, many('deferred', [128, 96, 3]), 140],
-    ['qkv', 64, many('cooperative', [128, 48, 2], 2), 300],
+    ['qkv', 16, many('cooperative', [128, 48, 2], 2), 140],
     ['gateUp', 64, many('pingpong', [128, 48, 3], 2), 135],
     ['down', 48, many('cooperative', [128, 80, 2]), 129],
   ] as const;
@@ -139,7 +139,8 @@ describe('products that shrink rows themselves', () => {
     const own = adapterCase('qkv', SHAPE, { slots: SLOTS, rank: 16 });
     const mutate = (source: string): string => source.replaceAll(from, to);
     expect(() => {
-      expectBitsOf(own, many('pingpong', [64, 48, 3]), slotsOf(70, 3), { mutate });
+      for (const multiprocessors of [1, 3])
+        expectBitsOf(own, many('pingpong', [64, 48, 3]), slotsOf(70, 3), { mutate, multiprocessors });
     }).toThrow();
   });
   thorough.each(MUTATIONS)('notice %s', (_, from, to) => {
