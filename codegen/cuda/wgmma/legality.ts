@@ -46,8 +46,11 @@ export function isLegalWgmma(
   return known.problem ?? tileProblem(kernel, known, schedule, facts) ?? sharedProblem(known, schedule, facts) ?? true;
 }
 
-/** Most rows that a product shrinks first: of more, a shrink kernel reads fewer bytes. */
-const SHRINK_FIRST_ROWS = 1024;
+/**
+ * Most works that the blocks of a product do before they multiply, of eight rows and eight columns (works of
+ * adapter/shrinkFirst.cuh): those of 1,024 rows of q, k and v at rank 16. Of more, a shrink kernel reads fewer bytes.
+ */
+const MOST_WORKS = 768;
 /** Of every device of sm_90a. */
 const HOPPER = { arch: 'sm_90a', sharedBytesPerBlock: MULTIPROCESSOR_BYTES - RESERVED_BYTES } as const;
 
@@ -58,8 +61,11 @@ export function shrinkingFirst(
   schedule: CudaGemmSchedule,
   rows: number,
 ): CudaGemmSchedule | undefined {
+  const adapter = adapterOf(kernel);
+  const columns = Number(module.buffers.find(({ name }) => name === adapter?.shrunk)?.columns);
+  if (!(Math.ceil(rows / 8) * (columns / 8) <= MOST_WORKS)) return undefined;
   const all = [0, 1].map((less) => ({ ...schedule, stages: schedule.stages - less, adapters: 'shrinks' }) as const);
-  return rows > SHRINK_FIRST_ROWS ? undefined : all.find((each) => isLegalWgmma(kernel, module, each, HOPPER) === true);
+  return all.find((each) => isLegalWgmma(kernel, module, each, HOPPER) === true);
 }
 
 /** The deepest legal pipeline of a tile, of at most `most` stages, or undefined where none is legal. */

@@ -3,8 +3,9 @@
  * a product, whatever slots rows have. The numbers are such that the order of sums decides these bits.
  */
 import { describe, expect, it } from 'vitest';
-import { isLegalCuda } from '../../../codegen/cuda/index.js';
+import { defaultCudaSchedule, isLegalCuda, shrinkingSchedule } from '../../../codegen/cuda/index.js';
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
+import { scoringBucket } from '../../../ir/scoring.js';
 import { expectSame } from '../../support/numbers.js';
 import { thorough } from '../../support/thorough.js';
 import {
@@ -62,6 +63,20 @@ describe('products that shrink rows themselves', () => {
   it('have them where many rows are shrunk first', () => {
     const own = adapterCase('o', { hidden: 80, inter: 96, headDim: 16 }, { slots: SLOTS, rank: 16 });
     expectBitsOf(own, many('pingpong', [64, 80, 2]), slotsOf(70, 3));
+  });
+
+  it.each([
+    [16, 1024, true],
+    [16, 2048, false],
+    [64, 256, true],
+    [256, 256, false],
+  ])('shrink rows first where this is little work: rank %i, %i rows', (rank, rows, isLittle) => {
+    const { kernel, module } = adapterCase('qkv', { hidden: 4096, inter: 14_336, headDim: 128 }, { slots: 64, rank });
+    const schedule = defaultCudaSchedule(kernel, module, H100, scoringBucket({ tokens: rows, rows, longest: rows }));
+    expect(schedule).toMatchObject({ kind: 'gemm', skeleton: 'wgmma' });
+    const own = shrinkingSchedule(kernel, module, schedule as CudaGemmSchedule, rows);
+    expect(own?.adapters).toBe(isLittle ? 'shrinks' : undefined);
+    if (own !== undefined) expect(isLegalCuda(kernel, module, own, H100)).toBe(true);
   });
 
   const MANY = [
