@@ -80,7 +80,8 @@ export function shrinkingFirstPrologue(
   { instance: prologue }: Pick<Functor, 'instance'>,
 ) {
   const { slot, first, shrunk } = kernel.adapter;
-  const type = `ShrinkingFirst<${prologue.slice(0, prologue.indexOf('{'))}, ${ELEMENT_TYPES[operands.get(kernel.a).dtype]}>`;
+  const { dtype } = operands.get(kernel.a);
+  const type = `ShrinkingFirst<${prologue.slice(0, prologue.indexOf('{'))}, ${ELEMENT_TYPES[dtype]}>`;
   const names = [kernel.a, slot, first.weight, first.scale, shrunk].map((name) => operands.nameOf(operands.get(name)));
   return {
     state: `__device__ ShrinkCount ${COUNT};`,
