@@ -47,14 +47,14 @@ export function isLegalWgmma(
 }
 
 /**
- * Most works that the blocks of a product do before they multiply, of eight rows and eight columns (works of
- * adapter/shrinkFirst.cuh): those of 1,024 rows of q, k and v at rank 16. Of more, a shrink kernel reads fewer bytes.
+ * Most rows that a product shrinks first, and most works of eight rows and eight columns that its blocks do for it
+ * (adapter/shrinkFirst.cuh): those of 512 rows of q, k and v at rank 16. Of more, a shrink kernel reads fewer bytes.
  */
-const MOST_WORKS = 768;
+const [MOST_ROWS, MOST_WORKS] = [512, 384];
 /** Of every device of sm_90a. */
 const HOPPER = { arch: 'sm_90a', sharedBytesPerBlock: MULTIPROCESSOR_BYTES - RESERVED_BYTES } as const;
 
-/** The schedule with which a product of so many rows shrinks them first: with a stage less where memory is full. */
+/** The same schedule, with which a product of so many rows shrinks them first; undefined if it cannot, or should not. */
 export function shrinkingFirst(
   kernel: ContractionKernel,
   module: KernelModule,
@@ -63,9 +63,9 @@ export function shrinkingFirst(
 ): CudaGemmSchedule | undefined {
   const adapter = adapterOf(kernel);
   const columns = Number(module.buffers.find(({ name }) => name === adapter?.shrunk)?.columns);
-  if (!(Math.ceil(rows / 8) * (columns / 8) <= MOST_WORKS)) return undefined;
-  const all = [0, 1].map((less) => ({ ...schedule, stages: schedule.stages - less, adapters: 'shrinks' }) as const);
-  return all.find((each) => isLegalWgmma(kernel, module, each, HOPPER) === true);
+  if (rows > MOST_ROWS || !(Math.ceil(rows / 8) * (columns / 8) <= MOST_WORKS)) return undefined;
+  const own: CudaGemmSchedule = { ...schedule, adapters: 'shrinks' };
+  return isLegalWgmma(kernel, module, own, HOPPER) === true ? own : undefined;
 }
 
 /** The deepest legal pipeline of a tile, of at most `most` stages, or undefined where none is legal. */
