@@ -1,12 +1,12 @@
 /*
  * The first factor of adapters in a product of many rows on Hopper (gemm/hopper.cuh): consumers that have nothing to
- * multiply yet compute u = round(s·A·x) of the call's rows. Where warpgroups take tiles in turn, this is the second one,
- * which has to wait for the first; otherwise both, while the ring fills. The bits are those of a shrink kernel. What that
- * would cost beside its bytes is one kernel more between this one and the one before: 3 to 4 µs.
+ * multiply yet compute u = round(s·A·x) of the call's rows. Where warpgroups take tiles in turn, this is the second
+ * one, which has to wait for the first; otherwise both, while the ring fills. The bits are those of a shrink kernel.
+ * What that would cost beside its bytes is one kernel more between this one and the one before: 3 to 4 µs.
  *
- * A work is eight rows and eight columns of u. Each warp sums a range of k, or two, and the first adds them up and stores
- * u in memory. Blocks take works by turns. Factors of a block's first work come to registers before the kernel before
- * has ended.
+ * A work is eight rows and eight columns of u. Each warp sums a range of k, or two, and the first adds them up and
+ * stores u in memory. Blocks take works by turns. Factors of a block's first work come to registers before the kernel
+ * before has ended.
  *
  * Producers read u by TMA, behind k, once all works of the call are done: these are counted, and a warp of each block
  * watches. No block counts on another that may not have begun: a warp that has watched for long does all works itself.

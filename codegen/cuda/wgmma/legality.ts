@@ -54,7 +54,7 @@ const [MOST_ROWS, MOST_WORKS] = [512, 384];
 /** Of every device of sm_90a. */
 const HOPPER = { arch: 'sm_90a', sharedBytesPerBlock: MULTIPROCESSOR_BYTES - RESERVED_BYTES } as const;
 
-/** The same schedule, with which a product of so many rows shrinks them first; undefined if it cannot, or should not. */
+/** The same schedule, with which a product of so many rows shrinks them first; undefined where it should not. */
 export function shrinkingFirst(
   kernel: ContractionKernel,
   module: KernelModule,
