@@ -139,7 +139,7 @@ export interface CudaLoopSchedule {
   readonly kind: 'loop';
   /** Threads per block. */
   readonly threads: number;
-  /** Of a shrink kernel: rows of a tile. Absent: the fewest. */
+  /** Of a shrink kernel: rows of a tile. Absent: the fewest. Of a loop: rows of a block; absent: by its columns. */
   readonly rows?: ShrinkRows;
   /** The kernel is not launched: nobody reads its result, or a product computes it (ADAPTER_USES, ROUTING_USES). */
   readonly isIdle?: true;

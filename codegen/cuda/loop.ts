@@ -8,7 +8,7 @@ import {
   type Output,
   ROW_SUM_BLOCK,
 } from '../../ir/kernel.js';
-import { printScalar } from '../../ir/scalar.js';
+import { operands as scalarOperands, printScalar, readOf, type Scalar } from '../../ir/scalar.js';
 import type { Dim } from '../../ir/types.js';
 import { type Functor, functorOf } from './text/functor.js';
 import { emitIdle } from './text/idle.js';
@@ -43,11 +43,32 @@ export const loopThreads = (kernel: LoopKernel, rows: number, multiprocessors: n
     ? 512
     : 256;
 
+/** Rows of a block that others than one read, and rows a multiprocessor from which on a block has so many. */
+const [SHARED_ROWS, MANY_ROWS] = [8, 16] as const;
+
+/** Index lists through which `s` reads rows, by what they are rows of. */
+function listsOf(s: Scalar, into: Map<string, Set<string>>): void {
+  const read = readOf(s);
+  if (read?.via !== undefined) into.set(read.buffer, (into.get(read.buffer) ?? new Set()).add(read.via));
+  for (const each of scalarOperands(s)) listsOf(each, into);
+}
+
+/**
+ * Rows of a block, untuned, where L1 should hold them for others: those of a convolution, which reads several rows of
+ * one buffer, and its factors.
+ */
+export function loopRows(kernel: LoopKernel, rows: number, multiprocessors: number): typeof SHARED_ROWS | undefined {
+  if (rows < MANY_ROWS * multiprocessors) return undefined;
+  const lists = new Map<string, Set<string>>();
+  for (const { outputs } of loopDomains(kernel)) for (const { value } of outputs) listsOf(value, lists);
+  return [...lists.values()].some(({ size }) => size > 1) ? SHARED_ROWS : undefined;
+}
+
 /** A loop kernel: its domains lie one behind another along y. */
 export function emitLoop(
   kernel: LoopKernel,
   operands: CudaOperands,
-  { threads, isIdle }: CudaLoopSchedule,
+  { threads, rows: shared, isIdle }: CudaLoopSchedule,
   symbol: string,
 ): EmittedCuda {
   if (isIdle === true) return emitIdle(kernel, operands, threads, symbol);
@@ -64,7 +85,7 @@ export function emitLoop(
   const longest = domains.reduce((a, b) => (perRow(b) > perRow(a) ? b : a));
   const rowsOfBlock = Math.max(
     ...domains.map(({ rowsAtOnce }) => rowsAtOnce),
-    Math.floor(ELEMENTS_OF_BLOCK / perRow(longest)),
+    shared ?? Math.floor(ELEMENTS_OF_BLOCK / perRow(longest)),
   );
   const blocks = Math.max(1, Math.floor(Math.min(...domains.map(({ resident }) => resident)) / threads));
   const functors = domains.map(({ name, columns, side, lines }) =>

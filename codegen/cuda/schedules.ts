@@ -25,6 +25,7 @@ import { oncePer } from '../../ir/oncePer.js';
 import type { Bucket } from '../../ir/plan.js';
 import { FORMATS, layoutProblem } from '../../ir/storage.js';
 import { type BufferDType, isFloat } from '../../ir/types.js';
+import { defined } from '../../system/defined.js';
 import { parametersOf, withoutAdapters } from '../signature.js';
 import { defaultShrinkRows, SHRINK_THREADS, shrinkProblem } from './adapter/index.js';
 import { defaultAttentionSchedule, isLegalAttention } from './attention/schedules.js';
@@ -32,7 +33,7 @@ import { mmaProblem, mmaSharedBytes, mmaStep } from './gemmMma.js';
 import { simtSharedBytes, simtStep } from './gemmSimt.js';
 import { routeThreads } from './experts.js';
 import { defaultGroupedSchedule, groupedScheduleProblem, groupOfKernel } from './grouped/layout.js';
-import { loopThreads } from './loop.js';
+import { loopRows, loopThreads } from './loop.js';
 import { routingBytes, routingProblem } from './routing.js';
 import { defaultMicroSchedule, microProblem } from './micro/layout.js';
 import { defaultSkinnySchedule, FEW_ROWS, SKINNY_ROWS, withShrinkers } from './skinny/layout.js';
@@ -279,11 +280,14 @@ export function defaultCudaSchedule(own: Kernel, module: KernelModule, facts: Cu
         multiprocessors: facts.multiprocessors,
         run: bucket.run,
       });
-    case 'loop':
+    case 'loop': {
+      const rows = extentIn(kernel.rows, bucket.extents);
       return {
         kind: 'loop',
-        threads: loopThreads(kernel, extentIn(kernel.rows, bucket.extents), facts.multiprocessors),
+        threads: loopThreads(kernel, rows, facts.multiprocessors),
+        ...defined({ rows: loopRows(kernel, rows, facts.multiprocessors) }),
       };
+    }
     case 'shrink':
       return {
         ...{ kind: 'loop', threads: SHRINK_THREADS },

@@ -1,9 +1,14 @@
 /** Kernels of recurrent layers against float64, over trees: on the host, and over fibres. */
 import { describe, expect, it } from 'vitest';
+import { cudaScheduling } from '../../codegen/cuda/encoding.js';
+import { cudaNumerics, TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { verifyIndices } from '../../ir/verifyIndices.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
+import { findArchitecture } from '../../models/families/registry.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import { expectSame } from '../support/numbers.js';
+import { RECURRENT_FILES } from '../support/recurrentFiles.js';
 import { casesHere } from '../support/thorough.js';
 import { emulateModule } from './cuda/emulate.js';
 import { RUNNABLE, runGenerated } from './harness.js';
@@ -69,6 +74,24 @@ const expected: Run = (own, parents, names, kept = new Map()) => {
   const inputs = new Map([...scanInputs(module, parents, names), ...kept]);
   return interpretModule(module, { sizes: sizesOf(inputs, parents.length), buffers: inputs, tensors: tensors(own) });
 };
+
+it('gives blocks several rows of a convolution, where there are many tokens', () => {
+  const json = RECURRENT_FILES['qwen3.5'];
+  const model = findArchitecture(json, 'config.json').family.describe(json, 'config.json', 'f32');
+  const numerics = cudaNumerics('bf16');
+  const graph = model.graph({ mask: 'tree', dtypeOf: () => 'bf16' });
+  const module = lower(optimize(graph, numerics), numerics);
+  const rowsOf = (tokens: number) =>
+    module.kernels
+      .filter(({ anchor }) => anchor === 'loop')
+      .flatMap((kernel) => {
+        const bucket = { extents: { T: tokens, R: tokens }, longest: 64 };
+        const schedule = cudaScheduling.default(kernel, module, TYPICAL_FACTS.sm_90a, bucket);
+        return schedule.kind === 'loop' && schedule.rows !== undefined ? [`${kernel.path}: ${schedule.rows}`] : [];
+      });
+  expect(rowsOf(8192)).toEqual(['layers.0.attention.qv: 8']);
+  expect(rowsOf(64)).toEqual([]);
+});
 
 describe.each([
   ['host', host],

@@ -4,7 +4,7 @@
  * beside others, all of which must have the same bits. A minute or so.
  */
 import { emitCudaKernel } from '../../codegen/cuda/index.js';
-import { SCAN_SHAPE, scanLaunch, type ScanShape } from '../../codegen/cuda/recurrent/index.js';
+import { SCAN_SHAPE, scanLaunch, type ScanShape, STEP_SHAPE } from '../../codegen/cuda/recurrent/index.js';
 import type { CudaArch } from '../../ir/cuda.js';
 import { extentIn } from '../../ir/extents.js';
 import { ROW_PAD, rowStride } from '../../ir/plan.js';
@@ -87,7 +87,7 @@ async function kernelsOf(own: ScanCase, shapes: readonly ScanShape[]) {
   const text = emitCudaKernel(kernel, module, { kind: 'loop', threads: 128 }, CAPACITY);
   const units = shapes.map((shape, i) => {
     const { threads, lines, sharedBytes } = scanLaunch(kernel, shape);
-    const fields = { lanes: shape.lanes, lane_columns: shape.laneColumns, chunk_rows: shape.chunkRows, threads };
+    const fields = { lanes: shape.lanes, chunk_rows: shape.chunkRows, threads };
     const source = Object.entries({ ...fields, kept: shape.kept }).reduce(
       (all, [name, value]) => all.replace(new RegExp(`\\.${name} = \\d+,`), `.${name} = ${value},`),
       text.source.replace(/__launch_bounds__\(\d+, \d+\)/, `__launch_bounds__(${threads}, ${shape.blocks})`),
@@ -107,16 +107,20 @@ async function kernelsOf(own: ScanCase, shapes: readonly ScanShape[]) {
 }
 type Made = Awaited<ReturnType<typeof kernelsOf>>[number];
 
-/** Rows of a call: where they come from, and of steps how many texts go on from rows of states. */
+/** Rows of a call: where they come from, and of steps which rows of states they read and write. */
 interface Call {
   readonly name: string;
   readonly own: ScanCase;
   readonly parents: readonly number[];
   /** What the least work takes, µs. */
   readonly floor: number;
+  /** Calls that take turns, with rows of states of their own. */
+  readonly turns?: number;
+  /** Of a turn's row, the rows of states that it goes on from and to. */
+  readonly rowsOf?: (turn: number, row: number) => { readonly from: number; readonly to: number };
 }
 
-function memoryOf({ module, text }: Made, { parents, own }: Call) {
+function memoryOf({ module, text }: Made, { parents, turns = 1, rowsOf }: Call) {
   const rows = parents.length;
   const { before, end } = linksOf(parents);
   const memory = new Map<string, CudaMemory>();
@@ -131,22 +135,21 @@ function memoryOf({ module, text }: Made, { parents, own }: Call) {
     else if (name === 'out' || name === 'state') memory.set(name, filled(bytes, new Uint8Array(1 << 22)));
     else memory.set(name, filled(bytes, buffer.dtype === 'f32' ? factors : noise));
   }
-  // Calls in turn go on from other rows of states.
-  const turns = own.isKept === true ? Math.floor(STATE_ROWS / rows) : 1;
-  for (let turn = 0; turn < turns && own.isKept === true; turn++)
-    for (const name of ['from', 'to'])
+  for (let turn = 0; turn < turns && rowsOf !== undefined; turn++)
+    for (const name of ['from', 'to'] as const)
       memory.set(
         `${name}_${turn}`,
         filled(
           roundUp(rows, ROW_PAD) * 4,
-          Int32Array.from(parents, (_, row) => turn * rows + row),
+          Int32Array.from(parents, (_, row) => rowsOf(turn, row)[name]),
         ),
       );
-  return { memory, turns };
+  return memory;
 }
 
 /** Runs a call once and gives what it leaves behind; then times it. */
-async function timeOf(made: Made, call: Call, memory: ReadonlyMap<string, CudaMemory>, turns: number) {
+async function timeOf(made: Made, call: Call, memory: ReadonlyMap<string, CudaMemory>) {
+  const { turns = 1 } = call;
   const { text, launch, loaded, symbol } = made;
   const names = [...memory.keys()];
   const extents = extentsOf(text);
@@ -197,6 +200,13 @@ const callOf = (name: string, own: ScanCase, parents: readonly number[]): Call =
 const step = (count: number, own: ScanCase): Call => ({
   ...{ name: `step of ${count}`, own: { ...own, isKept: true }, parents: texts(count, 1) },
   floor: (count * own.heads * own.keyDim * own.valueDim * 8) / 4.4e6,
+  turns: Math.floor(STATE_ROWS / count),
+  rowsOf: (turn, row) => ({ from: turn * count + row, to: turn * count + row }),
+});
+/** Prompts in a step: each leaves a state behind its last token. */
+const prompts = (count: number, length: number, own: ScanCase): Call => ({
+  ...callOf(`prompts in a step, ${count} × ${length}`, { ...own, isKept: true }, texts(count, length)),
+  rowsOf: (_, row) => ({ from: -1, to: row % length === length - 1 ? Math.floor(row / length) : -1 }),
 });
 const CALLS: readonly Call[] = [
   callOf('64 × 128', DELTA, texts(64, 128)),
@@ -231,20 +241,25 @@ const CALLS: readonly Call[] = [
   step(1, DELTA),
   step(16, DELTA),
   step(64, DELTA),
+  prompts(64, 128, DELTA),
+  prompts(32, 512, DELTA),
 ];
 
 const SHAPES: readonly ScanShape[] = [
   SCAN_SHAPE,
-  { lanes: 8, laneColumns: 4, warps: 4, chunkRows: 8, kept: 2, blocks: 2 },
-  { lanes: 8, laneColumns: 4, warps: 4, chunkRows: 4, kept: 1, blocks: 4 },
-  { lanes: 8, laneColumns: 4, warps: 8, chunkRows: 8, kept: 1, blocks: 2 },
-  { lanes: 16, laneColumns: 4, warps: 4, chunkRows: 4, kept: 2, blocks: 5 },
-  { lanes: 8, laneColumns: 2, warps: 4, chunkRows: 4, kept: 2, blocks: 5 },
-  { lanes: 4, laneColumns: 4, warps: 4, chunkRows: 4, kept: 1, blocks: 2 },
-  { lanes: 4, laneColumns: 4, warps: 2, chunkRows: 4, kept: 2, blocks: 3 },
+  { ...SCAN_SHAPE, chunkRows: 8, blocks: 2 },
+  { ...SCAN_SHAPE, chunkRows: 8, kept: 1 },
+  { ...SCAN_SHAPE, lanes: 4, kept: 1, blocks: 2 },
 ];
-const labelOf = ({ lanes, laneColumns, warps, chunkRows, kept, blocks }: ScanShape): string =>
-  `${lanes} lanes × ${laneColumns}, ${warps} warps, ${chunkRows} rows, ${kept} kept, ${blocks} blocks`;
+const STEP_SHAPES: readonly ScanShape[] = [
+  STEP_SHAPE,
+  { ...STEP_SHAPE, blocks: 3 },
+  { ...STEP_SHAPE, chunkRows: 2 },
+  { ...STEP_SHAPE, chunkRows: 8 },
+  { ...STEP_SHAPE, lanes: 4, kept: 1 },
+];
+const labelOf = ({ lanes, warps, chunkRows, kept, blocks }: ScanShape): string =>
+  `${lanes} lanes, ${warps} warps, ${chunkRows} rows, ${kept} kept, ${blocks} blocks`;
 
 const table: string[] = [];
 let differences = 0;
@@ -252,17 +267,18 @@ for (const isKept of [false, true])
   for (const rule of ['delta', 'add'] as const) {
     const calls = CALLS.filter(({ own }) => own.rule === rule && (own.isKept === true) === isKept);
     if (calls.length === 0) continue;
-    const kernels = (await kernelsOf(calls[0]!.own, SHAPES)).map((made, i) => {
+    const shapes = isKept ? STEP_SHAPES : SHAPES;
+    const kernels = (await kernelsOf(calls[0]!.own, shapes)).map((made, i) => {
       const { registers, localBytes } = made.loaded.function(made.symbol);
       const blocks = made.loaded.blocksPerMultiprocessor(made.symbol, made.launch.threads, made.launch.sharedBytes);
-      return [`${labelOf(SHAPES[i]!)}; ${registers} registers, ${localBytes} B, ${blocks} resident`, made] as const;
+      return [`${labelOf(shapes[i]!)}; ${registers} registers, ${localBytes} B, ${blocks} resident`, made] as const;
     });
     for (const call of calls) {
-      const { memory, turns } = memoryOf(kernels[0]![1], call);
+      const memory = memoryOf(kernels[0]![1], call);
       let wanted: readonly Buffer[] | undefined;
       table.push(`${call.name}, ${call.parents.length} rows, floor ${call.floor.toFixed(1)}`);
       for (const [label, made] of kernels) {
-        const { bits, us } = await timeOf(made, call, memory, turns);
+        const { bits, us } = await timeOf(made, call, memory);
         wanted ??= bits;
         const isSame = bits.every((each, i) => each.equals(wanted![i]!));
         const isZero = bits.every((each) => each.every((byte) => byte === 0));

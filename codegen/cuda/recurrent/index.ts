@@ -44,28 +44,31 @@ export function emitLinks(
   return emittedPlain(source, threads, { kind: 'tiles', extent: rows, per: threads / 32, times: 1 });
 }
 
+/** Columns of a lane, as scanRows.cuh has them. */
+const LANE_COLUMNS = 4;
 /**
- * How a scan is shared out: lanes that have some rows each of the same columns, columns of a lane, most warps of a
- * block, rows that are fetched together, states of rows where paths part that a block keeps, and blocks whose registers
- * a multiprocessor must have room for. Results do not depend on it.
+ * How a scan is shared out: lanes that have some rows each of the same columns, most warps of a block, rows that are
+ * fetched together, states of rows where paths part that a block keeps, and blocks whose registers a multiprocessor
+ * must have room for. Results do not depend on it.
  */
 export interface ScanShape {
   readonly lanes: 4 | 8 | 16;
-  readonly laneColumns: 1 | 2 | 4;
   readonly warps: number;
   readonly chunkRows: number;
   readonly kept: number;
   readonly blocks: number;
 }
 /** 16 columns of a warp: a key's 128 bytes that its lanes read are used four times. Three blocks have 75 KB each. */
-export const SCAN_SHAPE: ScanShape = { lanes: 8, laneColumns: 4, warps: 4, chunkRows: 4, kept: 2, blocks: 3 };
+export const SCAN_SHAPE: ScanShape = { lanes: 8, warps: 4, chunkRows: 4, kept: 2, blocks: 3 };
+/** Between calls: what is on its way must stay in registers, or it is waited for. */
+export const STEP_SHAPE: ScanShape = { ...SCAN_SHAPE, blocks: 2 };
 
 /** Threads of a block, blocks that have all columns of all heads, and bytes of shared memory. */
 export function scanLaunch(
   { heads, keyDim, valueDim }: Pick<ScanKernel, 'heads' | 'keyDim' | 'valueDim'>,
-  { lanes, laneColumns, warps: most, chunkRows, kept }: ScanShape,
+  { lanes, warps: most, chunkRows, kept }: ScanShape,
 ): { readonly threads: number; readonly lines: number; readonly sharedBytes: number } {
-  const warpColumns = (32 / lanes) * laneColumns;
+  const warpColumns = (32 / lanes) * LANE_COLUMNS;
   const warps = Math.min(most, Math.ceil(valueDim / warpColumns));
   const columns = warps * warpColumns;
   const padded = roundUp(keyDim, 4 * lanes);
@@ -79,10 +82,11 @@ export function scanLaunch(
 
 export function emitScan(kernel: ScanKernel, operands: CudaOperands, _: CudaLoopSchedule, symbol: string): EmittedCuda {
   const { keyHeads, heads, keyDim, valueDim, rule, scale = 1, epsilon, skip, rows } = kernel;
-  const { lanes, laneColumns, chunkRows, kept: keptStates, blocks } = SCAN_SHAPE;
-  const { threads, lines, sharedBytes } = scanLaunch(kernel, SCAN_SHAPE);
-  const stride = (name: string): number => operands.get(name).stride;
   const { kept } = kernel;
+  const shape = kept === undefined ? SCAN_SHAPE : STEP_SHAPE;
+  const { lanes, chunkRows, kept: keptStates, blocks } = shape;
+  const { threads, lines, sharedBytes } = scanLaunch(kernel, shape);
+  const stride = (name: string): number => operands.get(name).stride;
   const fields: ConfigFields = {
     keyHeads,
     heads,
@@ -104,7 +108,6 @@ export function emitScan(kernel: ScanKernel, operands: CudaOperands, _: CudaLoop
     kept: keptStates,
     ...(kept === undefined ? {} : { keeps: true, statesStride: stride(kept.state) }),
     lanes,
-    laneColumns,
     chunkRows,
     threads,
   };

@@ -17,12 +17,14 @@
  * once rows part: the first that does is kept.
  */
 #pragma once
+#include "lib/copy.cuh"
+#include "lib/shared.cuh"
 #include "recurrent/scanRows.cuh"
 
 namespace tw {
 
 template <ScanConfig config, class T, class O, class S> struct Scan {
-  static constexpr int LANES = config.lanes, COLUMNS = config.lane_columns, OWN = config.own();
+  static constexpr int LANES = config.lanes, COLUMNS = SCAN_COLUMNS, OWN = config.own();
   static constexpr int CLASSES = config.classes();
 
   const ScanBuffers<T, O, S> &buffers;
@@ -39,8 +41,24 @@ template <ScanConfig config, class T, class O, class S> struct Scan {
   };
 
   TW_DEVICE ScanChunk<config> chunk(int i) const { return { shared + i * config.chunk() }; }
-  TW_DEVICE float *saved(int i) const {
-    return shared + 2 * config.chunk() + i * COLUMNS * OWN * config.threads + threadIdx.x;
+  /*
+   * Kept states: 16 bytes of a row, four columns, for each row of a lane's and each lane. Lanes of columns `group`
+   * behind one another are turned, so that neither those of a row nor those of some columns meet in a bank.
+   */
+  TW_DEVICE float4 *saved(int which, int group, int part) const {
+    constexpr int turns = LANES < 8 ? LANES : 8;
+    return (float4 *)(shared + 2 * config.chunk()) + which * OWN * config.threads + group * LANES
+        + (part ^ group % turns);
+  }
+  TW_DEVICE float4 *own_saved(int which) const {
+    const int thread = thread_again();
+    return saved(which, thread / LANES, thread % LANES);
+  }
+
+  /* Of 32 rows from `at` those that begin a tree, and those behind the last. The first of a call does, in any case. */
+  TW_DEVICE unsigned starts(int at) const {
+    const int row = at + lane;
+    return __ballot_sync(ALL_LANES, row == 0 || row >= rows || buffers.before[min(row, rows - 1)] >= row);
   }
 
   /* The first of the lane's columns among those of the block. */
@@ -164,37 +182,52 @@ template <ScanConfig config, class T, class O, class S> struct Scan {
     return i / CLASSES * SCAN_CLASSES + lane % LANES * CLASSES + i % CLASSES;
   }
   TW_DEVICE f32 *states_of(int row) const {
-    return buffers.states + (long long)row * config.states_stride + head * config.key_dim * config.value_dim
-        + column0 + first_column();
+    return buffers.states + (long long)row * config.states_stride + head * config.key_dim * config.value_dim + column0;
   }
-  /* Whether row `i` of the lane's is one of the state, and its column `c`. */
+  /* Whether row `i` of the lane's is one of the state, and column `c` of the block's. */
   TW_DEVICE bool has_row(int i) const { return config.padded() == config.key_dim || row_of(i) < config.key_dim; }
   TW_DEVICE bool has_column(int c) const {
-    return config.value_dim % config.columns() == 0 || column0 + first_column() + c < config.value_dim;
+    return config.value_dim % config.columns() == 0 || column0 + c < config.value_dim;
   }
-  /* Whether lanes have all of their columns or none, at addresses of whole vectors. */
-  static constexpr bool IS_WHOLE = COLUMNS == 4 && config.value_dim % 4 == 0 && config.states_stride % 4 == 0;
+  /* Whether lanes have all of their columns or none, at addresses of 16 bytes. */
+  static constexpr bool IS_WHOLE = config.value_dim % 4 == 0 && config.states_stride % 4 == 0;
 
-  /* What a tree that begins with row `first` goes on from. */
-  TW_DEVICE void begin(State &state, int first) const {
-    state = {};
-    if constexpr (config.keeps) {
-      const int row = buffers.from[first];
-      if (row < 0) return;
-      const f32 *const at = states_of(row);
+  /*
+   * Asks for what a tree goes on from, row `from` of the states: whole lines of it, to the place of the last kept
+   * state, past L1, which could not hold a block's. Nobody may be at that place.
+   */
+  TW_DEVICE void ask(int from) const {
+    if constexpr (config.keeps && IS_WHOLE) {
+      if (from < 0) return;
+      const f32 *const at = states_of(from);
+      constexpr int groups = config.threads / LANES;
+      const int thread = thread_again(), group = thread % groups;
 #pragma unroll
       for (int i = 0; i < OWN; i++) {
-        const f32 *const p = at + row_of(i) * config.value_dim;
-        if (!has_row(i)) continue;
-        if constexpr (IS_WHOLE) {
-          if (!has_column(0)) continue;
-          const float4 x = *(const float4 *)p;
-          state.at[0][i] = x.x, state.at[1][i] = x.y, state.at[2][i] = x.z, state.at[3][i] = x.w;
-        } else {
+        const int row = thread / groups + i * LANES, own = row % SCAN_CLASSES;
+        const bool is_there = row < config.key_dim && has_column(4 * group);
+        const float4 *const to = saved(config.kept - 1, group, own / CLASSES)
+            + (row / SCAN_CLASSES * CLASSES + own % CLASSES) * config.threads;
+        copy16(shared_address(to), is_there ? at + row * config.value_dim + 4 * group : at, is_there ? 16 : 0);
+      }
+      copy_commit();
+    }
+  }
+
+  /* Takes it. Copies of all threads have ended. */
+  TW_DEVICE void take(State &state, int from) const {
+    state = {};
+    if constexpr (config.keeps) {
+      if (from < 0) return;
+      if constexpr (IS_WHOLE) {
+        restore(state, config.kept - 1);
+      } else {
+        const f32 *const at = states_of(from) + first_column();
+#pragma unroll
+        for (int i = 0; i < OWN; i++)
 #pragma unroll
           for (int c = 0; c < COLUMNS; c++)
-            if (has_column(c)) state.at[c][i] = p[c];
-        }
+            if (has_row(i) && has_column(first_column() + c)) state.at[c][i] = at[row_of(i) * config.value_dim + c];
       }
     }
   }
@@ -202,18 +235,18 @@ template <ScanConfig config, class T, class O, class S> struct Scan {
   /* Writes the state to row `row` of the states, unless that is none. */
   TW_DEVICE void keep(const State &state, int row) const {
     if (row < 0) return;
-    f32 *const at = states_of(row);
+    f32 *const at = states_of(row) + first_column();
 #pragma unroll
     for (int i = 0; i < OWN; i++) {
       f32 *const p = at + row_of(i) * config.value_dim;
       if (!has_row(i)) continue;
       if constexpr (IS_WHOLE) {
-        if (!has_column(0)) continue;
-        *(float4 *)p = { state.at[0][i], state.at[1][i], state.at[2][i], state.at[3][i] };
+        if (has_column(first_column()))
+          *(float4 *)p = { state.at[0][i], state.at[1][i], state.at[2][i], state.at[3][i] };
       } else {
 #pragma unroll
         for (int c = 0; c < COLUMNS; c++)
-          if (has_column(c)) p[c] = state.at[c][i];
+          if (has_column(first_column() + c)) p[c] = state.at[c][i];
       }
     }
   }
@@ -223,27 +256,30 @@ template <ScanConfig config, class T, class O, class S> struct Scan {
     int count, rows[config.kept > 0 ? config.kept : 1];
   };
 
-  /* The rows [first, past) of a tree. */
-  TW_DEVICE void tree(int first, int past) const {
+  /* The rows [first, past) of a tree, which goes on from row `from` of the states; −1: from zeros. */
+  TW_DEVICE void tree(int first, int past, int from) const {
     const int column = column0 + first_column() + own_column();
     const bool is_stored = lane % LANES < COLUMNS && column < config.value_dim;
-    State state;
-    begin(state, first);
+    /* Others may still be at the last chunks of the tree before, and at its kept states. */
+    __syncthreads();
+    ask(from);
+    State state = {};
     Kept kept = {};
     Told told = {};
     /* Of the row before. */
     O *to = buffers.out + (long long)(first - 1) * config.out_stride + head * config.value_dim + column;
     ScanFetch<config, T> next;
     next.load(buffers, head, column0, first, past);
-    /* Others may still read the last chunks of the tree before. */
-    __syncthreads();
     int turn = 0;
     for (int start = first; start < past; start += config.chunk_rows, turn ^= 1) {
       /* Nobody reads this chunk: all have met since the rows before the last were taken. */
       const ScanChunk<config> at = chunk(turn);
       next.place(at);
       const ScanMarks marks = next.marks(first, start, past);
+      if constexpr (config.keeps) copy_wait<0>();
       __syncthreads();
+      if constexpr (config.keeps)
+        if (start == first) take(state, from);
       const int behind = start + config.chunk_rows;
       if (behind < past) next.load(buffers, head, column0, behind, past);
       if (!marks.any() && behind <= past) {
@@ -259,13 +295,13 @@ template <ScanConfig config, class T, class O, class S> struct Scan {
         if (marks.jumps & bit) {
           const int parent = buffers.before[row];
           if (parent >= row || parent < first) state = {};
-          else back_to(state, kept, first, parent, chunk(turn ^ 1));
+          else back_to(state, kept, first, from, parent, chunk(turn ^ 1));
         }
         step(state, at, r, told, to, is_stored && row > first);
         if constexpr (config.keeps)
           if (marks.keeps & bit) {
 #pragma unroll 1
-            for (int i = 0; i < 2; i++) keep(state, (i == 0 ? buffers.to : buffers.also)[row]);
+            for (int i = 0; i < 2; i++) keep(state, __shfl_sync(ALL_LANES, i == 0 ? marks.to : marks.also, r));
           }
         if ((marks.parts & bit) && kept.count < config.kept) save(state, kept, row);
       }
@@ -277,25 +313,39 @@ template <ScanConfig config, class T, class O, class S> struct Scan {
 #pragma unroll
     for (int i = 0; i < config.kept; i++)
       if (i == kept.count) kept.rows[i] = row;
-    float *const at = saved(kept.count);
+    float4 *const at = own_saved(kept.count);
 #pragma unroll
-    for (int i = 0; i < COLUMNS * OWN; i++) at[i * config.threads] = state.at[i / OWN][i % OWN];
+    for (int i = 0; i < OWN; i++)
+      at[i * config.threads] = { state.at[0][i], state.at[1][i], state.at[2][i], state.at[3][i] };
     kept.count++;
+  }
+  TW_DEVICE void restore(State &state, int which) const {
+    const float4 *const at = own_saved(which);
+#pragma unroll
+    for (int i = 0; i < OWN; i++) {
+      const float4 x = at[i * config.threads];
+      state.at[0][i] = x.x, state.at[1][i] = x.y, state.at[2][i] = x.z, state.at[3][i] = x.w;
+    }
   }
 
   /* The state behind `parent`, from those that are kept. */
-  TW_DEVICE void back_to(State &state, Kept &kept, int first, int parent, const ScanChunk<config> &free) const {
+  TW_DEVICE void back_to(
+      State &state, Kept &kept, int first, int from, int parent, const ScanChunk<config> &free) const {
     int at = first, depth = 0;
 #pragma unroll
     for (int i = 0; i < config.kept; i++)
       if (i < kept.count && kept.rows[i] <= parent) { depth = i + 1; at = kept.rows[i]; }
     kept.count = depth;
     if (depth > 0) {
-      const float *const from = saved(depth - 1);
-#pragma unroll
-      for (int i = 0; i < COLUMNS * OWN; i++) state.at[i / OWN][i % OWN] = from[i * config.threads];
+      restore(state, depth - 1);
     } else {
-      begin(state, first);
+      if constexpr (config.keeps) {
+        __syncthreads();
+        ask(from);
+        copy_wait<0>();
+        __syncthreads();
+      }
+      take(state, from);
     }
     /* Down the path to the parent: of the rows below `at`, the one that it lies below. */
     bool is_due = depth == 0;
@@ -327,21 +377,23 @@ TW_DEVICE void scan(int rows, const ScanBuffers<T, O, S> &buffers) {
   const int window = (rows + (int)gridDim.x - 1) / (int)gridDim.x;
   const int begin = (int)blockIdx.x * window, end = min(begin + window, rows);
   for (int at = begin; at < end; at += 32) {
-    const int row = min(at + own.lane, rows - 1);
-    /* The first tree of a call begins with its first row, whatever is said of it. */
-    unsigned roots = __ballot_sync(ALL_LANES, at + own.lane < end && (row == 0 || buffers.before[row] >= row));
+    int from = -1;
+    if constexpr (config.keeps) from = buffers.from[min(at + own.lane, rows - 1)];
+    const unsigned starts = own.starts(at);
+    unsigned roots = end - at < 32 ? starts & (1u << (end - at)) - 1 : starts;
     while (roots != 0) {
-      const int first = at + __ffs((int)roots) - 1;
+      const int which = __ffs((int)roots) - 1, first = at + which;
       roots &= roots - 1;
-      int past = first + 1;
-      for (;;) {
-        const int behind = past + own.lane;
-        const bool is_root = behind >= rows || buffers.before[min(behind, rows - 1)] >= behind;
-        const unsigned begins = __ballot_sync(ALL_LANES, is_root);
-        if (begins != 0) { past += __ffs((int)begins) - 1; break; }
-        past += 32;
+      /* The next row that begins a tree. */
+      const unsigned later = which < 31 ? starts >> (which + 1) : 0;
+      int past = first + __ffs((int)later);
+      if (later == 0) {
+        past = at + 32;
+        unsigned next = own.starts(past);
+        for (; next == 0; next = own.starts(past)) past += 32;
+        past += __ffs((int)next) - 1;
       }
-      own.tree(first, past);
+      own.tree(first, past, __shfl_sync(ALL_LANES, from, which));
     }
   }
 }

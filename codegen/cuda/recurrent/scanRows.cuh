@@ -12,8 +12,8 @@
 
 namespace tw {
 
-/* Rows of a state whose products are added up one behind another: every 16th. */
-constexpr int SCAN_CLASSES = 16;
+/* Rows of a state whose products are added up one behind another: every 16th. Columns of a lane. */
+constexpr int SCAN_CLASSES = 16, SCAN_COLUMNS = 4;
 
 struct ScanConfig {
   int key_heads, heads, key_dim, value_dim;
@@ -27,8 +27,8 @@ struct ScanConfig {
   /* Whether trees go on from rows of states, f32 [rows, heads * d * e], and write some. */
   bool keeps;
   int states_stride;
-  /* Lanes that share columns, columns of a lane, rows that are fetched together. */
-  int lanes, lane_columns, chunk_rows;
+  /* Lanes that share columns, rows that are fetched together. */
+  int lanes, chunk_rows;
   /* Of the launch. */
   int threads;
 
@@ -36,7 +36,7 @@ struct ScanConfig {
     return takes_turns ? head % key_heads : head * key_heads / heads;
   }
   TW_CONSTEXPR int warps() const { return threads / 32; }
-  TW_CONSTEXPR int warp_columns() const { return 32 / lanes * lane_columns; }
+  TW_CONSTEXPR int warp_columns() const { return 32 / lanes * SCAN_COLUMNS; }
   TW_CONSTEXPR int columns() const { return warps() * warp_columns(); }
   TW_CONSTEXPR int blocks() const { return (value_dim + columns() - 1) / columns(); }
   /* Rows of a state with those of zeros, those of a lane, and classes of a lane. */
@@ -49,9 +49,9 @@ struct ScanConfig {
   TW_CONSTEXPR int values() const { return (chunk_rows * columns() + threads - 1) / threads; }
   /* Floats of a chunk: k and q of each row, v, decay and beta. */
   TW_CONSTEXPR int chunk() const { return chunk_rows * (2 * padded() + columns() + 2); }
-  TW_CONSTEXPR int shared_bytes() const { return 4 * (2 * chunk() + kept * own() * lane_columns * threads); }
+  TW_CONSTEXPR int shared_bytes() const { return 4 * (2 * chunk() + kept * own() * SCAN_COLUMNS * threads); }
   TW_CONSTEXPR bool is_legal() const {
-    return threads % 32 == 0 && threads >= 32 && kept >= 0 && heads % key_heads == 0 && lane_columns <= lanes
+    return threads % 32 == 0 && threads >= 32 && kept >= (keeps ? 1 : 0) && heads % key_heads == 0
         && (lanes == 4 || lanes == 8 || lanes == 16) && chunk_rows % 2 == 0 && chunk_rows <= 16
         && 2 * chunk_rows <= threads;
   }
@@ -91,6 +91,8 @@ template <ScanConfig config> struct ScanChunk {
  */
 struct ScanMarks {
   unsigned jumps, parts, keeps;
+  /* Rows of states that lane l's row goes to. */
+  int to, also;
   TW_DEVICE bool any() const { return (jumps | parts | keeps) != 0; }
 };
 
@@ -103,8 +105,7 @@ template <ScanConfig config, class T> struct ScanFetch {
   T v[config.values()];
   float factor;
   /* Of lane l's row in the chunk, and of one more. */
-  int before, end;
-  bool keeps;
+  int before, end, to, also;
 
   /* Rows [first, first + chunk_rows) of a tree's up to `past`; what would lie behind them is its last row. */
   template <class O, class S>
@@ -134,19 +135,22 @@ template <ScanConfig config, class T> struct ScanFetch {
     const int row = min(first + min(lane, config.chunk_rows), past - 1);
     before = from.before[row];
     end = from.end[row];
-    if constexpr (config.keeps) keeps = from.to[row] >= 0 || from.also[row] >= 0;
+    if constexpr (config.keeps) {
+      to = from.to[row];
+      also = from.also[row];
+    }
   }
 
-  /* Keys and queries divided by their norms and scaled, and the others, to `to`. */
-  TW_DEVICE void place(const ScanChunk<config> &to) const {
+  /* Keys and queries divided by their norms and scaled, and the others, to a chunk. */
+  TW_DEVICE void place(const ScanChunk<config> &chunk) const {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     float factors[config.vectors()];
 #pragma unroll
     for (int i = 0; i < config.vectors(); i++)
       factors[i] = (warp + i * config.warps()) % 2 == 0 ? 1.0f : config.scale;
     if constexpr (config.is_normed) {
-      /* One division for all vectors: lane i's is that of vector i. */
-      float squares = 0.0f, own = 0.0f;
+      /* One division for all vectors: lane i's is that of vector i. Of the others it must not be a division of 0. */
+      float squares = 1.0f, own = 1.0f;
 #pragma unroll
       for (int i = 0; i < config.vectors(); i++) {
         float sum = 0.0f;
@@ -167,18 +171,18 @@ template <ScanConfig config, class T> struct ScanFetch {
     for (int i = 0; i < config.vectors(); i++) {
       const int vector = warp + i * config.warps();
       if (config.vectors() * config.warps() > 2 * config.chunk_rows && vector >= 2 * config.chunk_rows) break;
-      float *const at = vector % 2 == 0 ? to.key(vector / 2) : to.query(vector / 2);
+      float *const at = vector % 2 == 0 ? chunk.key(vector / 2) : chunk.query(vector / 2);
 #pragma unroll
       for (int j = 0; j < (config.padded() + 31) / 32; j++)
         if (32 * j + lane < config.padded())
-          at[to.place(32 * j + lane)] = j < config.elements() ? mul(tw::load(&x[i][j]), factors[i]) : 0.0f;
+          at[chunk.place(32 * j + lane)] = j < config.elements() ? mul(tw::load(&x[i][j]), factors[i]) : 0.0f;
     }
 #pragma unroll
     for (int i = 0; i < config.values(); i++) {
       const int at = threadIdx.x + i * config.threads;
-      if (at < config.chunk_rows * config.columns()) to.value(0)[at] = tw::load(&v[i]);
+      if (at < config.chunk_rows * config.columns()) chunk.value(0)[at] = tw::load(&v[i]);
     }
-    if (threadIdx.x < 2 * config.chunk_rows) ((float *)to.factors(0))[threadIdx.x] = factor;
+    if (threadIdx.x < 2 * config.chunk_rows) ((float *)chunk.factors(0))[threadIdx.x] = factor;
   }
 
   /* Of the rows from `start` of the tree [first, past), whose they are. By a whole warp. */
@@ -191,7 +195,11 @@ template <ScanConfig config, class T> struct ScanFetch {
     own.jumps = __ballot_sync(ALL_LANES, is_row && row != first && before != row - 1);
     own.parts = __ballot_sync(ALL_LANES, is_row && row + 1 < past && next_before == row && next_end < end);
     own.keeps = 0;
-    if constexpr (config.keeps) own.keeps = __ballot_sync(ALL_LANES, is_row && keeps);
+    if constexpr (config.keeps) {
+      own.to = to;
+      own.also = also;
+      own.keeps = __ballot_sync(ALL_LANES, is_row && (to >= 0 || also >= 0));
+    }
     return own;
   }
 };
