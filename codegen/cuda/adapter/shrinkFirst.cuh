@@ -1,12 +1,11 @@
 /*
- * The first factor of adapters in a product of many rows on Hopper (gemm/hopper.cuh): consumers that have nothing to
- * multiply yet compute u = round(s·A·x) of the call's rows. Where warpgroups take tiles in turn, this is the second
- * one, which has to wait for the first; otherwise both, while the ring fills. The bits are those of a shrink kernel.
- * What that would cost beside its bytes is one kernel more between this one and the one before: 3 to 4 µs.
+ * The first factor of adapters in a product of many rows on Hopper (gemm/hopper.cuh): before they multiply, consumers
+ * of all blocks compute u = round(s·A·x) of the call's rows, while the ring fills. The bits are those of a shrink
+ * kernel. What that would cost beside its bytes is one kernel more between this one and the one before: 3 to 4 µs.
  *
- * A work is eight rows and eight columns of u. Each warp sums a range of k, or two, and the first adds them up and
- * stores u in memory. Blocks take works by turns. Factors of a block's first work come to registers before the kernel
- * before has ended.
+ * A work is eight rows and eight columns of u. Each of a block's eight consumer warps sums one range of k, and the
+ * first adds the ranges up and stores u in memory. Blocks take works by turns. Factors of a block's first work come to
+ * registers before the kernel before has ended.
  *
  * Producers read u by TMA, behind k, once all works of the call are done: these are counted, and a warp of each block
  * watches. No block counts on another that may not have begun: a warp that has watched for long does all works itself.
@@ -19,9 +18,9 @@
 
 namespace tw {
 
-/* Rows and columns of a work, ranges whose sums are exchanged at a time, and their bytes in shared memory. */
-constexpr int SHRINK_TILE = 8, SHRINK_EXCHANGED = 4,
-              SHRINK_SUMS_BYTES = SHRINK_EXCHANGED * SHRINK_TILE * SHRINK_TILE * 4;
+/* Warps that shrink, rows and columns of a work, and bytes of its sums in shared memory. */
+constexpr int SHRINK_WARPS = SHRINK_RANGES, SHRINK_TILE = 8,
+              SHRINK_SUMS_BYTES = SHRINK_WARPS * SHRINK_TILE * SHRINK_TILE * 4;
 /*
  * Named barriers: of the warps that shrink; of these and the warp that watches, once their works are counted; of that
  * warp and the producer's, once u is there.
@@ -54,9 +53,7 @@ template <class Prologue, class T> struct ShrinkingFirst : Prologue {
 template <int k, int rank, int stride, ShrinkersConfig config, class T> struct FirstShrinker {
   using Parts = ShrinkParts<k>;
   static constexpr int across = config.columns / SHRINK_TILE;
-  static constexpr bool is_half = config.warps == SHRINK_EXCHANGED;
   static_assert(config.columns % SHRINK_TILE == 0 && rank % SHRINK_TILE == 0);
-  static_assert(is_half || config.warps == SHRINK_RANGES);
 
   /* The warp that watches has few registers. */
   static constexpr ShrinkersConfig one_by_one = { config.warps, config.columns, config.own_columns, config.a_stride,
@@ -132,7 +129,7 @@ template <int k, int rank, int stride, ShrinkersConfig config, class T> struct F
     store2(own.out + (long long)row * stride + column, mul(sum.x, by), mul(sum.y, by));
   }
 
-  /* By all warps that shrink, of which this is number `warp`. `sums`: SHRINK_SUMS_BYTES of shared memory. */
+  /* By all consumers, of which this is warp `warp`. `sums`: SHRINK_SUMS_BYTES of shared memory. */
   TW_DEVICE void run(int warp, float2 *sums) const {
     const int lane = thread_again() % 32;
     unsigned done = 0;
@@ -151,23 +148,16 @@ template <int k, int rank, int stride, ShrinkersConfig config, class T> struct F
         shrink_load_factors<k>(own.factors, one, piece, Parts::first(piece.part), y);
         if (!has_waited) wait_for_previous();
         has_waited = true;
-        float2 own_sum = { 0.0f, 0.0f }, sum = own_sum;
-#pragma unroll 1
-        for (int first = 0; first < SHRINK_RANGES; first += SHRINK_EXCHANGED) {
-          if (is_half || first == 0)
-            own_sum = sum_of(work, is_half ? first + warp : warp, one, is_own, first == 0, y);
-          if (is_half || warp / SHRINK_EXCHANGED == first / SHRINK_EXCHANGED)
-            sums[warp % SHRINK_EXCHANGED * 32 + lane] = own_sum;
-          named_sync<32 * config.warps>(SHRINKING_FIRST);
-          if (warp == 0) {
+        sums[warp * 32 + lane] = sum_of(work, warp, one, is_own, true, y);
+        named_sync<32 * SHRINK_WARPS>(SHRINKING_FIRST);
+        if (warp == 0 && is_own) {
+          float2 sum = sums[lane];
 #pragma unroll
-            for (int r = 0; r < SHRINK_EXCHANGED; r++)
-              sum = first + r == 0 ? sums[lane] : shrink_sum(sum, sums[r * 32 + lane]);
-          }
-          /* The next sums go where these were. */
-          named_sync<32 * config.warps>(SHRINKING_FIRST);
+          for (int r = 1; r < SHRINK_RANGES; r++) sum = shrink_sum(sum, sums[r * 32 + lane]);
+          store(work, one, sum);
         }
-        if (warp == 0 && is_own) store(work, one, sum);
+        /* The next sums go where these were. */
+        if (left != 0 || work + blocks_again() < works()) named_sync<32 * SHRINK_WARPS>(SHRINKING_FIRST);
       }
     }
     wait_for_previous();
@@ -178,7 +168,7 @@ template <int k, int rank, int stride, ShrinkersConfig config, class T> struct F
         atomicAdd(&own.count->done, done);
       }
     }
-    named_arrive<32 * (config.warps + 1)>(COUNTED_FIRST);
+    named_arrive<32 * (SHRINK_WARPS + 1)>(COUNTED_FIRST);
   }
 
   /* By the block's warp that watches: tells the producer once u is there, and sets the numbers back. */
@@ -194,7 +184,7 @@ template <int k, int rank, int stride, ShrinkersConfig config, class T> struct F
     fence_all();
     named_arrive<64>(SHRUNK_FIRST);
     /* Nobody of this block looks again, and its own works are counted. */
-    named_sync<32 * (config.warps + 1)>(COUNTED_FIRST);
+    named_sync<32 * (SHRINK_WARPS + 1)>(COUNTED_FIRST);
     if (thread_again() % 32 == 0) {
       fence_all();
       if (atomicAdd(&own.count->left, 1u) == (unsigned)blocks_again() - 1) own.count->done = own.count->left = 0;

@@ -61,16 +61,12 @@ export function shrinkersField(
   return { stride: pitchOf(kernel), shrinkers };
 }
 
-/** Most loads at once of warps that shrink rows first (adapter/shrinkFirst.cuh). */
-const FIRST_BATCH = 16;
+/** Warps of a product of many rows that shrinks them first (adapter/shrinkFirst.cuh), and their most loads at once. */
+const [FIRST_WARPS, FIRST_BATCH] = [8, 16] as const;
 
 /** Fields of HopperConfig of such a product. */
-export function shrinkingFirstFields(
-  kernel: Adapted,
-  operands: CudaOperands,
-  { mode }: Pick<CudaGemmSchedule, 'mode'>,
-) {
-  const own = { warps: mode === 'pingpong' ? 4 : 8, batch: shrinkBatch(kernel.k, FIRST_BATCH) };
+export function shrinkingFirstFields(kernel: Adapted, operands: CudaOperands) {
+  const own = { warps: FIRST_WARPS, batch: shrinkBatch(kernel.k, FIRST_BATCH) };
   const { shrinkers } = shrinkersField(kernel, operands, own, 0);
   return { shrinkers, shrunkStride: operands.get(kernel.adapter.shrunk).stride };
 }

@@ -303,9 +303,8 @@ TW_DEVICE void consume(const HopperBlock<config> &block, const int *slots, int f
   const unsigned long long base = rows_descriptor(block.shared);
   float acc[config.blocks()][config.wgmma_n() / 2];
   if constexpr (config.shrinkers.is_there())
-    if (!is_ping_pong || warpgroup == 2)
-      shrinker_of<config>(prologue.first, block.rows)
-          .run((thread_again() >> 5) - (is_ping_pong ? 8 : 4), (float2 *)(block.memory + config.sums_at()));
+    shrinker_of<config>(prologue.first, block.rows)
+        .run((thread_again() >> 5) - 4, (float2 *)(block.memory + config.sums_at()));
   wait_for_previous();
   int sequence = is_ping_pong ? warpgroup - 1 : 0, own_tile = -1;
   int tile = is_ping_pong ? first + sequence * block.clusters() : first;

@@ -154,12 +154,9 @@ struct HopperConfig {
   TW_CONSTEXPR int adapters_at() const {
     return column_values_at() + column_slots() * column_values * 4 + (experts > 0 ? 2 * 4 * (experts + 1) : 0);
   }
-  /* Of warps that shrink rows first: before any products are handed over, where they are. */
-  TW_CONSTEXPR int sums_at() const {
-    return is_deferred() ? handoff_at() : ceil_div(adapters_at() + 4 * (stages + 1), 16) * 16;
-  }
+  TW_CONSTEXPR int sums_at() const { return ceil_div(adapters_at() + 4 * (stages + 1), 16) * 16; }
   TW_CONSTEXPR int end() const {
-    return shrinkers.is_there() && !is_deferred() ? sums_at() + SHRINK_SUMS_BYTES
+    return shrinkers.is_there() ? sums_at() + SHRINK_SUMS_BYTES
         : adapters_at() + (has_adapters() ? 4 * (stages + 1) : 0);
   }
 };

@@ -146,7 +146,7 @@ export function wgmmaContext(
           parts: segments.map((segment) => segment.adapter?.part ?? 0),
           matrices: segments.map(({ pairing }) => matricesOf(pairing)),
         }),
-    ...(shrinking === undefined ? {} : shrinkingFirstFields(shrinking, operands, schedule)),
+    ...(shrinking === undefined ? {} : shrinkingFirstFields(shrinking, operands)),
   };
   return { kernel, operands, schedule, segments, prologue, finalTile, finish, options, config };
 }

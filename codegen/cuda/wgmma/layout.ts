@@ -18,8 +18,8 @@ const FEW_ROW_SLOTS = 3;
 /** Bytes that tell consumers which slot holds the row values of a block's final tile. */
 const SLOT_NUMBER = 16;
 
-/** Sums of a product that shrinks its rows first, as in adapter/shrinkFirst.cuh. Handed products come later. */
-const SHRINK_SUMS_BYTES = 1024;
+/** Sums of a product that shrinks its rows first, as in adapter/shrinkFirst.cuh. */
+const SHRINK_SUMS_BYTES = 2048;
 
 /** Columns of one instruction, and rows of a tensor map's box. */
 export const MAX_COLUMNS = 256;
@@ -65,7 +65,7 @@ export interface KeptValues {
   readonly experts?: number | undefined;
   /** Whether rows have adapters: a word for each stage, and one for the next tile. */
   readonly hasAdapters?: boolean;
-  /** Whether consumers shrink rows first: sums of four warps. */
+  /** Whether consumers shrink rows first: sums of eight warps. */
   readonly shrinks?: boolean;
 }
 
@@ -104,7 +104,7 @@ export function wgmmaLayout(
     wn: tn / columnBlocks,
     boxRows: tn / cluster / Math.ceil(tn / cluster / MAX_BOX_ROWS),
     ringBytes,
-    sharedBytes: shrinks && !isDeferred ? roundUp(bytes, 16) + SHRINK_SUMS_BYTES : bytes,
+    sharedBytes: shrinks ? roundUp(bytes, 16) + SHRINK_SUMS_BYTES : bytes,
   };
 }
 

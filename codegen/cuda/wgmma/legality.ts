@@ -48,13 +48,15 @@ export function isLegalWgmma(
 
 /**
  * Most rows that a product shrinks first, and most works of eight rows and eight columns that its blocks do for it
- * (adapter/shrinkFirst.cuh): those of 512 rows of q, k and v at rank 16. Of more, a shrink kernel reads fewer bytes.
+ * (adapter/shrinkFirst.cuh): those of 512 rows of q, k and v at rank 16. Of more, a shrink kernel costs less.
  */
 const [MOST_ROWS, MOST_WORKS] = [512, 384];
+/** Stages that are left where one has to make room. */
+const FEWEST_STAGES = 6;
 /** Of every device of sm_90a. */
 const HOPPER = { arch: 'sm_90a', sharedBytesPerBlock: MULTIPROCESSOR_BYTES - RESERVED_BYTES } as const;
 
-/** The same schedule, with which a product of so many rows shrinks them first; undefined where it should not. */
+/** The schedule with which a product of so many rows shrinks them first; undefined where it should not. */
 export function shrinkingFirst(
   kernel: ContractionKernel,
   module: KernelModule,
@@ -65,7 +67,9 @@ export function shrinkingFirst(
   const columns = Number(module.buffers.find(({ name }) => name === adapter?.shrunk)?.columns);
   if (rows > MOST_ROWS || !(Math.ceil(rows / 8) * (columns / 8) <= MOST_WORKS)) return undefined;
   const own: CudaGemmSchedule = { ...schedule, adapters: 'shrinks' };
-  return isLegalWgmma(kernel, module, own, HOPPER) === true ? own : undefined;
+  if (isLegalWgmma(kernel, module, own, HOPPER) === true) return own;
+  const less = { ...own, stages: own.stages - 1 };
+  return less.stages >= FEWEST_STAGES && isLegalWgmma(kernel, module, less, HOPPER) === true ? less : undefined;
 }
 
 /** The deepest legal pipeline of a tile, of at most `most` stages, or undefined where none is legal. */

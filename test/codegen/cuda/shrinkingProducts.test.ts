@@ -144,7 +144,7 @@ describe('products that shrink rows themselves', () => {
     ['other slots', 'groups.slot[piece.group]', 'groups.slot[0]'],
   ];
   const FIRST_MUTATIONS: readonly (readonly [string, string, string])[] = [
-    ['the order of ranges', 'sums[r * 32 + lane]', 'sums[(3 - r) * 32 + lane]'],
+    ['the order of ranges', 'sums[r * 32 + lane]', 'sums[(SHRINK_RANGES - r) * 32 + lane]'],
     ['slots of other rows', 'is_own = slot == first;', 'is_own = slot != NO_SLOT;'],
     ['that what is shrunk may not be there yet', '== (unsigned)works()', '>= 0u'],
     ['works that nobody has done', 'if (!is_done) run_alone', 'if (false) run_alone'],
