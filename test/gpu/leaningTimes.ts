@@ -76,7 +76,11 @@ async function main(): Promise<void> {
         if (other !== undefined && chosen.skeleton !== skeleton) plans.set(skeleton, other);
       }
       // Of prompts, CUDA cores have more blocks than a launch may.
-      if (call.tokens === 1) plans.set('simt', all.find(({ skeleton }) => skeleton === 'simt')!);
+      if (call.tokens === 1)
+        plans.set(
+          'simt',
+          all.find(({ skeleton }) => skeleton === 'simt')!,
+        );
       await bench.prepare(
         [...plans.values()].map((plan) => ({ s, plan })),
         TIMED_CAPACITY,
