@@ -127,8 +127,11 @@ const TOGETHER = together(
   'system',
   'tasks',
 );
-/** What they share mocks modules, which Node loads only once: they never get built ones. */
-const CLI = together('cli');
+/**
+ * These never get built modules: what tests of the command line share mocks some, which Node loads only once; the others
+ * are about sources themselves.
+ */
+const OF_SOURCES = [...together('cli'), 'test/driver/planCache.test.ts', 'test/evaluate/realData.test.ts'];
 
 /** Files with cases that run in test:slow only (test/support/thorough.ts, TESTED of test/codegen/tested.ts). */
 const THOROUGH = testsIn('test').filter((file) =>
@@ -257,7 +260,7 @@ export default defineConfig(({ mode }) => ({
           ...common,
           name: 'separate',
           include: ['test/**/*.test.ts'],
-          exclude: [...TOGETHER, ...CLI, ...LENGTHY, SLOW],
+          exclude: [...TOGETHER, ...OF_SOURCES, ...LENGTHY, SLOW],
           provide: { isThorough: false },
         },
       },
@@ -267,7 +270,7 @@ export default defineConfig(({ mode }) => ({
           ...common,
           name: 'together',
           include: TOGETHER,
-          exclude: LENGTHY,
+          exclude: [...OF_SOURCES, ...LENGTHY],
           isolate: false,
           setupFiles: ['test/support/unstub.ts'],
           provide: { isThorough: false },
@@ -276,8 +279,8 @@ export default defineConfig(({ mode }) => ({
       {
         test: {
           ...common,
-          name: 'cli',
-          include: CLI,
+          name: 'sources',
+          include: OF_SOURCES,
           exclude: LENGTHY,
           isolate: false,
           setupFiles: ['test/support/unstub.ts'],
