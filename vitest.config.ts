@@ -128,8 +128,8 @@ const TOGETHER = together(
   'tasks',
 );
 /**
- * These never get built modules: what tests of the command line share mocks some, which Node loads only once; the others
- * are about sources themselves.
+ * These never get built modules: what tests of the command line share mocks some, which Node loads only once; the
+ * others are about sources themselves.
  */
 const OF_SOURCES = [...together('cli'), 'test/driver/planCache.test.ts', 'test/evaluate/realData.test.ts'];
 
