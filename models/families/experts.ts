@@ -167,7 +167,7 @@ export const EXPERT_FAMILIES = [
     isTied: true,
     names: { ...LLAMA_NAMES, experts: ERNIE_EXPERTS },
     differences: (read) => {
-      // Of all matrices but those of the experts that a router chooses, as transformers has it.
+      // As in transformers: all matrices have biases, except those of the experts that a router chooses.
       if (!read.flag('use_bias')) return { biased: [], experts: ernieExperts(read) };
       return {
         biased: ['q', 'k', 'v', 'o', 'gate', 'up', 'down'],

@@ -75,7 +75,7 @@ async function main(): Promise<void> {
         const other = call.tokens > 1 ? all.find((each) => each.skeleton === skeleton) : undefined;
         if (other !== undefined && chosen.skeleton !== skeleton) plans.set(skeleton, other);
       }
-      // Of prompts, CUDA cores have more blocks than a launch may.
+      // For prompts, kernels on CUDA cores would need more blocks than a launch may have.
       if (call.tokens === 1)
         plans.set(
           'simt',

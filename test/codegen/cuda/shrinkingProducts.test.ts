@@ -88,7 +88,7 @@ describe('products that shrink rows themselves', () => {
   ] as const;
   thorough.each(MANY)('have them where many rows are shrunk first: %s of rank %i', (which, rank, gemm, rows) => {
     const own = adapterCase(which, SHAPE, { slots: SLOTS, rank });
-    // Of several blocks the first shrink rows themselves, because no other begins before they end.
+    // On fibres blocks run one after another, so the first ones shrink rows themselves instead of waiting for others.
     for (const [i, multiprocessors] of [gemm.cluster, 3 * gemm.cluster].entries())
       for (const seed of [0, 3])
         expectBitsOf(own, gemm, slotsOf(rows - seed, seed), { multiprocessors, backwards: i === 1 });
