@@ -21,7 +21,8 @@
  * What waits for what: consumers wait for full[s], which the bytes of a stage complete; the producer waits for
  * empty[s], which each consumer warp arrives at when it has read the stage. Which expert's weights are read is known
  * when the kernel before has ended, or before that (are_known). The next kernel may begin when this one has waited for
- * the one before, and its last copies are under way.
+ * the one before, and its first ring is on its way: weights of the next, where it knows them and there is room for its
+ * blocks, follow this one's without a pause.
  */
 #pragma once
 #include "experts/tiles.cuh"
@@ -351,7 +352,8 @@ TW_DEVICE void micro_gemm(const ExpertRows<experts> &rows, const TensorMap *a, c
   ExpertTile tile;
   if (warp == config.consumers()) {
     /* Fills whose weights are on the way while the kernel before ends. */
-    constexpr int ahead = !config.are_known ? 0 : config.stages < config.fills() ? config.stages : config.fills();
+    constexpr int first_ring = config.stages < config.fills() ? config.stages : config.fills();
+    constexpr int ahead = config.are_known ? first_ring : 0;
     int early = ahead;
     for (int t = blockIdx.x; find_expert_tile<config.tile_m>(rows, t / across, tile); t += gridDim.x) {
       visit_segment<config.tile_n>(t % across, [&](const auto &segment, int number) {
@@ -368,6 +370,7 @@ TW_DEVICE void micro_gemm(const ExpertRows<experts> &rows, const TensorMap *a, c
               at.load_weights(turn.stage, fill, segment.map, blocks, tile.expert, first);
             }
             at.load_rows(turn.stage, fill, a, tile.first);
+            if (fill == first_ring - 1) launch_dependents();
           }
           turn.next();
         }

@@ -94,6 +94,13 @@ export function microProblem(
 const TILE_COLUMNS = 24;
 /** Blocks of few rows on a multiprocessor: one ends a tile while the other multiplies. */
 const FEW_BLOCKS = 2;
+/**
+ * Bytes of a block where a multiprocessor has at most one tile. Two such blocks must not share one while others are
+ * idle, as they would where the kernel before leaves some early: so they take more than half of it, and those of a
+ * product that reads its weights beside them what is left.
+ */
+const FIRST_BYTES = 138 << 10;
+const SECOND_BYTES = MULTIPROCESSOR_BYTES - FIRST_BYTES - 2 * RESERVED_BYTES;
 /** Stages of a block alone on a multiprocessor: tiles of 16 × 240 took 46.3 µs by 5, and 55.7 by two blocks of 3. */
 const LONE_STAGES = 5;
 /** Columns of a tile from which its warps keep a multiprocessor busy. */
@@ -155,7 +162,11 @@ export function defaultMicroSchedule(
     return !isMany && tn >= BUSY_COLUMNS && each > 1 && each % FEW_BLOCKS === 1;
   };
   const half = Math.floor(MULTIPROCESSOR_BYTES / FEW_BLOCKS);
-  const roomOf = (tn: number): number => (isMany || isLone(tn) ? device.sharedBytesPerBlock : half);
+  const isOneEach = (tn: number): boolean => !isMany && tilesOf(tn) <= device.multiprocessors;
+  const roomOf = (tn: number): number => {
+    if (isOneEach(tn)) return experts.areKnown === true ? SECOND_BYTES : FIRST_BYTES;
+    return isMany || isLone(tn) ? device.sharedBytesPerBlock : half;
+  };
   const mostStages = (tn: number): number => (isLone(tn) ? LONE_STAGES : MICRO_STAGES.most);
   const rank = (tn: number): number => (isBusy(tn) ? 0 : 1);
   for (const tn of widths.sort((a, b) => rank(a) - rank(b) || costOf(a) - costOf(b) || b - a))
