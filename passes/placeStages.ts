@@ -68,13 +68,16 @@ const TOKEN_STEP = 128;
 export const arenasOf = (stages: number): number => (stages === 1 ? 1 : 2);
 
 /**
- * `layers.3.ffn.down` belongs to `layers.3.ffn`, half a layer, and so with layers of the function `draft`. A path
- * outside the layers belongs to its first name.
+ * `layers.3.ffn.down` belongs to `layers.3.ffn`, half a layer, and so with layers of the function `draft`. A kernel that
+ * has parts of both halves, `layers.3.attention_q_ffn_gate`, belongs to the first: functions of a plan may differ in
+ * what they join. A path outside the layers belongs to its first name.
  */
 export const halfOf = (path: string): string => {
   const names = path.split('.');
   const at = names[0] === DRAFT ? 1 : 0;
-  return names[at] === 'layers' ? names.slice(0, at + 3).join('.') : (names[0] ?? path);
+  if (names[at] !== 'layers') return names[0] ?? path;
+  const [half, ...layer] = names.slice(0, at + 3).reverse();
+  return [...layer.reverse(), half!.split('_')[0]].join('.');
 };
 
 /** Bytes of each state, and the launches that use it. */

@@ -26,3 +26,9 @@ it.each(Object.entries(RECURRENT_FILES))('of %s', (name, file) => {
     expect(new Set(users.map(({ path }) => halfOf(path))).size, state.name).toBeLessThanOrEqual(1);
   }
 });
+
+it('counts kernels that have parts of both halves to the first', () => {
+  expect(halfOf('layers.3.attention_q_attention_k_ffn_gate')).toBe('layers.3.attention');
+  expect(halfOf('layers.3.ffn.experts.gate_up')).toBe('layers.3.ffn');
+  expect(halfOf('draft.layers.0.attention_q_ffn_gate')).toBe('draft.layers.0.attention');
+});
