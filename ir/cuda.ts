@@ -61,6 +61,11 @@ export interface CudaGemmSchedule {
    */
   readonly cluster: 1 | 2;
   /**
+   * Blocks of a cluster that end groups of columns together, as heads that are normed: their tiles are parts of groups,
+   * and each block reads the others' products. Of skinnyWgmma, without another cluster. Absent: tiles are whole groups.
+   */
+  readonly parts?: (typeof PART_COUNTS)[number];
+  /**
    * Row tiles that are computed before the next column tile, so that L2 keeps the weight tile. Of micro: 1: a warp
    * multiplies 16 columns, more: 32.
    */
@@ -89,6 +94,7 @@ export interface CudaGemmSchedule {
   readonly routes?: RoutingUse;
 }
 
+export const PART_COUNTS = [2, 4, 8] as const;
 export const ADAPTER_USES = ['none', 'shrinks'] as const;
 export const ROUTING_USES = ['pairs', 'rows'] as const;
 export type RoutingUse = (typeof ROUTING_USES)[number];

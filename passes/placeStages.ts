@@ -68,9 +68,9 @@ const TOKEN_STEP = 128;
 export const arenasOf = (stages: number): number => (stages === 1 ? 1 : 2);
 
 /**
- * `layers.3.ffn.down` belongs to `layers.3.ffn`, half a layer, and so with layers of the function `draft`. A kernel that
- * has parts of both halves, `layers.3.attention_q_ffn_gate`, belongs to the first: functions of a plan may differ in
- * what they join. A path outside the layers belongs to its first name.
+ * `layers.3.ffn.down` belongs to `layers.3.ffn`, half a layer, and so with layers of the function `draft`. A kernel
+ * that has parts of both halves, `layers.3.attention_q_ffn_gate`, belongs to the first: functions of a plan may differ
+ * in what they join. A path outside the layers belongs to its first name.
  */
 export const halfOf = (path: string): string => {
   const names = path.split('.');

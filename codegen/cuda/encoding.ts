@@ -6,6 +6,7 @@ import {
   CUDA_GEMM_SKELETONS,
   type CudaSchedule,
   LONE_BLOCKS,
+  PART_COUNTS,
   RESIDENT_BLOCKS,
   ROUTING_USES,
   SHRINK_ROWS,
@@ -28,6 +29,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
       tk: extent,
       stages: extent,
       cluster: z.union([z.literal(1), z.literal(2)]),
+      parts: z.literal(PART_COUNTS).exactOptional(),
       raster: extent,
       mode: z.enum(CUDA_GEMM_MODES),
       remainderTn: extent.exactOptional(),
@@ -58,6 +60,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
       case 'gemm':
         return [
           `${s.skeleton} ${s.tm}×${s.tn}×${s.tk} s${s.stages} c${s.cluster} r${s.raster} ${s.mode}`,
+          ...(s.parts === undefined ? [] : [`p${s.parts}`]),
           ...(s.remainderTn === undefined ? [] : [`rem${s.remainderTn}`]),
           ...(s.epilogueGroups === undefined ? [] : [`e${s.epilogueGroups}`]),
           ...(s.adapters === undefined ? [] : [`a-${s.adapters}`]),
@@ -86,7 +89,8 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
     switch (s.kind) {
       case 'gemm': {
         const groups = s.epilogueGroups === undefined ? '' : ' by two warpgroups';
-        const clusters = s.cluster > 1 ? `, clusters of ${s.cluster}` : '';
+        const parts = s.parts === undefined ? '' : `, ${s.parts} blocks to a group`;
+        const clusters = s.cluster > 1 ? `, clusters of ${s.cluster}` : parts;
         const more = s.skeleton === 'wgmma' ? `, ${s.mode}${groups}${clusters}, raster ${s.raster}` : clusters;
         const remainder = s.remainderTn === undefined ? '' : ` (remainder ×${s.remainderTn})`;
         const adapters = s.adapters === undefined ? '' : `, ${ADAPTERS[s.adapters]}`;

@@ -124,6 +124,7 @@ function contractionProblem(
   )
     return 'tm, tn and tk must be positive multiples of 16';
   if (!isCount(s.stages) || !isCount(s.raster)) return 'stages and raster must be positive';
+  if (s.parts !== undefined && s.skeleton !== 'skinnyWgmma') return `${s.skeleton} has whole groups of columns`;
   if (kernel.anchor === 'gemm' && kernel.heads !== undefined && s.skeleton !== 'simt' && s.skeleton !== 'mma')
     return `${s.skeleton} takes no heads one by one; simt and mma do`;
   if (expertsOf(kernel) !== undefined && FEW_ROWS_TILES.includes(s.skeleton))

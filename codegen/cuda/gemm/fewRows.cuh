@@ -28,6 +28,8 @@ struct Tile {
   int row0, rows, column0;
   /* The column tile's number. */
   int across;
+  /* Columns of products before the tile's own: those of other blocks of its groups. `column0` is that of the first. */
+  int part_column;
 };
 
 /* Products of one row in shared memory, from a column on. */
@@ -71,7 +73,7 @@ TW_DEVICE void end_tile(const Tile &tile, int self, const Segments &...segments)
   constexpr int row_groups = config.tile_m / 8, units = config.tile_n / unit_n * row_groups;
   const int quad = self & 3;
   for (int unit = self >> 5; unit < units; unit += warps) {
-    const int i = unit % row_groups * 8 + (self >> 2 & 7), j0 = unit / row_groups * unit_n,
+    const int i = unit % row_groups * 8 + (self >> 2 & 7), j0 = tile.part_column + unit / row_groups * unit_n,
         row = tile.row0 + i < tile.rows ? tile.row0 + i : tile.rows - 1;
     visit_segment<config.tile_n>(tile.across, [&](const auto &segment, int) {
       segment.row(row, tile.row0 + i < tile.rows, tile.column0 + j0, quad, tile.values + i * config.row_values,

@@ -32,6 +32,7 @@
 #include "adapter/shrinkers.cuh"
 #include "gemm/adapter.cuh"
 #include "gemm/fewRows.cuh"
+#include "gemm/skinnyHelpers.cuh"
 #include "lib/cluster.cuh"
 #include "lib/copy.cuh"
 #include "lib/launch.cuh"
@@ -43,6 +44,8 @@ namespace tw {
 struct SkinnyWgmmaConfig {
   /* Rows and columns of a tile, k of a stage, stages of the ring, blocks that share rows. */
   int tile_m, tile_n, tile_k, stages, cluster;
+  /* Blocks of a cluster whose tiles are parts of groups of columns, which they end together; 0: tiles are whole. */
+  int parts;
   /* k of the product, and bytes of an element of both operands. */
   int k, element_bytes;
   /* Columns of a unit of the epilogue; floats of a row that it reads; warps for what comes behind the product. */
@@ -72,8 +75,10 @@ struct SkinnyWgmmaConfig {
   /* How often a stage is filled. */
   TW_CONSTEXPR int k_blocks() const { return (k + tile_k - 1) / tile_k; }
 
+  /* Columns of the products that epilogues find. */
+  TW_CONSTEXPR int known_n() const { return parts > 1 ? parts * tile_n : tile_n; }
   /* Floats from one row of products to the next: neighbouring rows lie in different banks. */
-  TW_CONSTEXPR int pitch() const { return tile_n + 8; }
+  TW_CONSTEXPR int pitch() const { return known_n() + 8; }
   TW_CONSTEXPR int barriers_at() const {
     /* An instruction reads 64 rows from where a slab of tile_m rows begins: memory must not end before. */
     const int past = (tile_m * (slabs() - 1) + WGMMA_ROWS) * SLAB_BYTES - stage_bytes();
@@ -155,96 +160,20 @@ TW_DEVICE void skinny_wgmma_add_second(const AdapterTile<T> &tile, const FewSlot
   }
 }
 
-/* Column tiles whose segments have adapters: the blocks of a row tile that share its pieces. */
-template <int tile_n, class Segment> TW_CONSTEXPR int shrinking_tiles_of() {
-  if constexpr (requires { Segment::shrunk_column; }) return ceil_div(Segment::columns, tile_n);
-  else return 0;
-}
-template <int tile_n, class... Segments> constexpr int shrinking_tiles = (shrinking_tiles_of<tile_n, Segments>() + ...);
-/* The number of column tile `across` among them, if it is one. */
-template <int tile_n, class... Segments> TW_DEVICE int shrinking_place(int across) {
-  int place = across, first = 0;
-  const auto pass = [&](int tiles, int shrinking) {
-    first += tiles;
-    if (across >= first) place -= tiles - shrinking;
-  };
-  (pass(ceil_div(Segments::columns, tile_n), shrinking_tiles_of<tile_n, Segments>()), ...);
-  return place;
-}
-
-/* A helper's number among shrinkers: first works are for those without values. */
-template <SkinnyWgmmaConfig config> TW_DEVICE int skinny_wgmma_shrinker(int helper) {
-  constexpr int warps = config.shrinkers.warps, values = config.value_warps();
-  return values < warps ? (helper + warps - values) % warps : helper;
-}
-
-/* What helper number `helper` of a block does: the row's values; and it shrinks rows, as block `place` of `blocks`. */
-template <SkinnyWgmmaConfig config, int blocks, class T, class Prologue>
-TW_DEVICE void skinny_wgmma_help(const Prologue &prologue, const AdapterTile<T> &second, FewSlots &slots, int row0,
-    int rows, int helper, int place, unsigned char *shared, float *values) {
-  constexpr ShrinkersConfig shrinkers = config.shrinkers;
-  const auto compute_values = [&] {
-    if constexpr (config.row_values > 0) {
-      constexpr int warps = config.value_warps(), of_warp = (config.tile_m + warps - 1) / warps;
-      if (warps == config.helper_warps() || helper < warps)
-        row_values<config.tile_m, warps, of_warp < 16 ? of_warp : 16, config.row_values>(prologue, helper, row0, rows,
-            values);
-    }
-  };
-  if constexpr (!shrinkers.is_there()) {
-    wait_for_previous();
-    compute_values();
-    if constexpr (requires { prologue.beside(0); }) prologue.beside(helper - config.own_warps());
-  } else {
-    static_assert(shrinkers.warps >= config.value_warps() && shrinkers.blocks >= blocks);
-    ShrinkGroups &groups = *(ShrinkGroups *)(shared + config.groups_at());
-    auto &tile = prologue.state.tiles[row0 / config.tile_m];
-    const int shrinker = skinny_wgmma_shrinker<config>(helper);
-    if (rows > SHRINKERS_ROWS) trap();
-    if (shrinker == 0) {
-      find_slots(second.slots, row0, rows, config.tile_m, slots);
-      __syncwarp();
-      find_groups(slots, config.tile_m, groups);
-    }
-    named_sync<32 * shrinkers.warps>(SHRINKERS);
-    ShrinkBatch<shrinkers> y;
-    if (slots.count > 0) {
-      using Works = ShrinkWorks<shrinkers, blocks>;
-      using Pieces = ShrinkPieces<config.k, shrinkers>;
-      const int own = Works::first(shrinker, place);
-      if (own < groups.count * Pieces::of_group) {
-        const ShrinkPiece piece = Pieces::at(own);
-        shrink_load_factors<config.k>(prologue.factors, groups.slot[piece.group], piece,
-            ShrinkParts<config.k>::first(piece.part), y);
-      }
-      shrink_prefetch_behind<config.k, shrinkers>(prologue.factors, groups, own, Works::step);
-      if (shrinker == shrinkers.warps - 1)
-        shrink_prefetch_numbers<shrinkers, config.adapter.rank>(prologue.scale, groups, tile, place);
-    }
-    if (shrinker == shrinkers.warps - 1) {
-      ShrinkKnown &known = *(ShrinkKnown *)(shared + config.known_at());
-#pragma unroll 1
-      for (int local = 0; local < SHRINKERS_ROWS; local += 16) {
-        const unsigned long long here = local < config.tile_m ? slots_of_rows(slots, local) : 0;
-        if (threadIdx.x % 32 == 0) known.slots_here[local / 16] = here;
-      }
-      if (threadIdx.x % 32 == 0) Barrier{ shared_address(&known) }.arrive();
-    }
-    wait_for_previous();
-    /* Where some have no values, these take the pieces meanwhile. */
-    constexpr bool begins_with_values = config.value_warps() < shrinkers.warps;
-    if constexpr (begins_with_values) compute_values();
-    if (slots.count > 0) {
-      const unsigned launch = look(&tile.launches[place]) + 1;
-      Shrinkers<config.k, shrinkers, config.tile_m, config.adapter.rank, T, Prologue> own{ prologue, groups, slots,
-        tile, row0, launch, SHRINKERS_PATIENCE };
-      own.template run<blocks>(shrinker, place, second.shrunk_column, second.shrunk_columns,
-          (T *)(shared + config.shrunk_at()), y);
-      named_arrive<32 * (config.consumer_warps() + shrinkers.warps)>(SHRUNK_READY);
-      shrinkers_end<shrinkers>(tile, helper, place, launch);
-    }
-    if constexpr (!begins_with_values) compute_values();
+/*
+ * Brings the products of `count` rows of other blocks of the groups, of which this one is number `part`: each block's
+ * lie where they are in its own shared memory. Nobody changes its own before all have them.
+ */
+template <SkinnyWgmmaConfig config> TW_DEVICE void skinny_wgmma_gather(float *products, int part, int count) {
+  constexpr int pairs = config.tile_n / 2, others = (config.parts - 1) * pairs;
+  cluster_arrive_aligned();
+  cluster_wait_aligned();
+  for (int i = threadIdx.x; i < count * others; i += config.threads) {
+    const int from = (part + 1 + i % others / pairs) % config.parts;
+    float *const at = products + i / others * config.pitch() + from * config.tile_n + i % pairs * 2;
+    *(float2 *)at = fetch2(shared_address(at), from);
   }
+  __syncthreads();
 }
 
 /*
@@ -293,6 +222,10 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
   }, segments...);
   FewSlots &slots = *(FewSlots *)((unsigned char *)products + config.slots_at());
   const unsigned rank = cluster > 1 ? cluster_rank() : 0;
+  constexpr bool has_parts = config.parts > 1;
+  static_assert(!has_parts || (cluster == 1 && all_columns % config.parts == 0), "a cluster ends the same rows");
+  /* Of this tile in its groups. */
+  const int part_column = has_parts ? across % (has_parts ? config.parts : 1) * tile_n : 0;
 
   constexpr int of_stage = skinny_wgmma_pieces<config>();
 
@@ -467,19 +400,21 @@ TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologu
       if (place < tile_m) {
 #pragma unroll
         for (int g = 0; g < group_n / 8; g++)
-          *(float2 *)(products + place * pitch + group * group_n + 8 * g + 2 * (lane & 3)) =
+          *(float2 *)(products + place * pitch + part_column + group * group_n + 8 * g + 2 * (lane & 3)) =
               { acc[4 * g + 2 * h], acc[4 * g + 2 * h + 1] };
       }
     }
   }
   __syncthreads();
-  if constexpr (cluster > 1) cluster_arrive_aligned();
-  return { products, values, row0, rows, column0, across };
+  if constexpr (has_parts)
+    skinny_wgmma_gather<config>(products, part_column / tile_n, rows - row0 < tile_m ? rows - row0 : tile_m);
+  if constexpr (cluster > 1 || has_parts) cluster_arrive_aligned();
+  return { products, values, row0, rows, column0 - part_column, across, part_column };
 }
 
-/* Until all blocks of the cluster have come here, others load rows for it and arrive at its barriers. */
+/* Until all blocks of the cluster have come here, others load rows for it, arrive at its barriers, or read of it. */
 template <SkinnyWgmmaConfig config> TW_DEVICE void skinny_wgmma_end() {
-  if constexpr (config.cluster > 1) {
+  if constexpr (config.cluster > 1 || config.parts > 1) {
     __syncwarp();
     cluster_wait_aligned();
   }

@@ -128,6 +128,7 @@ interface SkinnyWgmmaConfig extends ConfigFields {
   readonly tileK: number;
   readonly stages: number;
   readonly cluster: number;
+  readonly parts?: number;
   readonly k: number;
   readonly elementBytes: number;
   readonly unitN: number;
@@ -167,7 +168,7 @@ export function emitSkinnyWgmma(
   symbol: string,
   routingText: RoutingPrinter,
 ): EmittedCuda {
-  const { tm, tn, tk, stages, cluster } = schedule;
+  const { tm, tn, tk, stages, cluster, parts } = schedule;
   const segments = segmentsOf(kernel);
   const prologue = rowPrologue(rowProgramsOf(kernel), operands);
   const rowValues = prologue.scalars.length;
@@ -191,6 +192,7 @@ export function emitSkinnyWgmma(
     tileK: tk,
     stages,
     cluster,
+    ...(parts === undefined ? {} : { parts }),
     k: kernel.k,
     elementBytes: DTYPE_BYTES[type],
     unitN: skinnyStep(segments),
@@ -236,7 +238,7 @@ export function emitSkinnyWgmma(
     }),
     tensorMaps,
     waitsForPredecessor: true,
-    launch: launchOfTiles(kernel, { tm, threads, sharedBytes, columnTiles: total, cluster }),
+    launch: launchOfTiles(kernel, { tm, threads, sharedBytes, columnTiles: total, cluster: parts ?? cluster }),
   };
 
   /** What chooses experts behind the products, where the schedule says so. */

@@ -1,13 +1,19 @@
 /** How a block of the skinny skeleton divides its tile among warps and lays out shared memory. */
-import { type CudaArch, type CudaGemmSchedule, MULTIPROCESSOR_BYTES, RESERVED_BYTES } from '../../../ir/cuda.js';
+import {
+  type CudaArch,
+  type CudaGemmSchedule,
+  MULTIPROCESSOR_BYTES,
+  PART_COUNTS,
+  RESERVED_BYTES,
+} from '../../../ir/cuda.js';
 import { groupWidth } from '../../../ir/groupSums.js';
-import { type ContractionKernel, LOGPROB_BLOCK, type Segment } from '../../../ir/kernel.js';
+import { type ContractionKernel, type GemmKernel, LOGPROB_BLOCK, type Segment } from '../../../ir/kernel.js';
 import { DTYPE_BYTES, roundUp } from '../../../ir/types.js';
 import { shrinkersBytes, shrinkingKernel, type Shrinkers } from '../adapter/shrinkers.js';
 import { adapterBytes } from '../text/adapters.js';
 import { segmentsOf } from '../text/contraction.js';
 import { fragmentStep, segmentsProblem, tileStep } from '../text/fragment.js';
-import { leastCommonMultiple } from '../text/operands.js';
+import { leastCommonMultiple, physicalColumns } from '../text/operands.js';
 import { SLAB_BYTES, slabOf, WARPS_OF_GROUP, WGMMA_ROWS, type WgmmaType } from '../wgmma/instruction.js';
 import { columnTiles, MAX_COLUMNS } from '../wgmma/layout.js';
 
@@ -61,8 +67,11 @@ export function skinnyCopiers(schedule: CudaGemmSchedule, warps: number, isLogPr
   return Math.min(MAX_WARPS - warps, Math.max(1, Math.ceil(skinnyStageBytes(schedule) / 16 / 32 / COPIES_OF_THREAD)));
 }
 
-/** Bytes of a tile's products, which take the place of the ring. Rows of them lie in different banks. */
-const productBytes = ({ tm, tn }: CudaGemmSchedule): number => tm * (tn + 8) * 4;
+/**
+ * Bytes of a tile's products, and of those of other blocks of its groups, which take the place of the ring. Rows of
+ * them lie in different banks.
+ */
+const productBytes = ({ tm, tn, parts }: CudaGemmSchedule): number => tm * ((parts ?? 1) * tn + 8) * 4;
 
 const skinnyStageBytes = ({ tm, tn, tk }: CudaGemmSchedule): number => (tm + tn) * tk * 2;
 
@@ -176,24 +185,35 @@ export function skinnyWgmmaLayout(
 /** The reason why the skeleton cannot run the kernel with this schedule, apart from operands and shared memory. */
 export function skinnyWgmmaProblem(
   segments: readonly Segment[],
-  { tm, tn, tk, stages, cluster }: CudaGemmSchedule,
+  { tm, tn, tk, stages, cluster, parts }: CudaGemmSchedule,
   isLogProb: boolean,
   dtype: WgmmaType,
 ): string | undefined {
-  const problem = isLogProb ? undefined : segmentsProblem(segments);
+  const problem = isLogProb ? undefined : (segmentsProblem(segments) ?? partsProblem(segments, tn, parts));
   if (problem !== undefined) return problem;
   if (!TILE_ROWS.includes(tm)) return `tiles of few rows have ${TILE_ROWS.join(', ')} rows`;
   const depths = SLAB_COUNTS.map((slabs) => slabs * slabOf(dtype));
   if (!depths.includes(tk)) return `tk must be ${depths.join(', ')}`;
   if (stages < STAGES.least || stages > STAGES.most) return `stages must be ${STAGES.least} to ${STAGES.most}`;
-  const step = skinnyTileStep(segments);
+  const step = parts === undefined ? skinnyTileStep(segments) : skinnyStep(segments);
   if (tn % step !== 0 || tn > MAX_COLUMNS)
     return `tn must be a multiple of ${step}, whole pairs, heads and blocks of row sums, and at most ${MAX_COLUMNS}`;
+  if (parts !== undefined && (isLogProb || cluster !== 1)) return 'blocks that share groups are in no other cluster';
   if (columnTiles(segments, tn).total % cluster !== 0) return 'a cluster is a whole number of column tiles';
   if (tm % (8 * cluster) !== 0) return 'each block of a cluster loads at least eight rows';
   if (isLogProb && tn !== LOGPROB_BLOCK) return `tn must be ${LOGPROB_BLOCK}: a block of the vocabulary`;
   return undefined;
 }
+
+/** Why clusters of `parts` tiles have no whole groups, or columns of two segments. */
+function partsProblem(segments: readonly Segment[], tn: number, parts = 1): string | undefined {
+  const width = parts * tn;
+  if (parts === 1 || segments.every((each) => isWidth(each, width))) return undefined;
+  return `${parts} tiles of ${tn} columns are no whole groups of each segment`;
+}
+
+const isWidth = (segment: Segment, width: number): boolean =>
+  width % tileStep(segment) === 0 && physicalColumns(segment.columns, segment.pairing) % width === 0;
 
 /**
  * The schedule with which a kernel with adapters shrinks its rows itself: with fewer stages where shared memory is
@@ -287,9 +307,10 @@ export function defaultSkinnySchedule(
   // A pair loads its rows once, which pays where they are at least twice the bytes of a tile's weights.
   const sharesRows = (tn: number): boolean => isWholeMemory && tm >= 2 * tn && tilesOf(tn) % 2 === 0;
   const columns = isOnHopper && isLong && !isLogProb ? within(2 * multiprocessors) : one;
+  const parted = isOnHopper && kernel.anchor === 'gemm' ? partsOfGroups(kernel, one[0]!, multiprocessors) : undefined;
   /** The first tile that fits, of widths and depths in their order. */
   const fitting = (room: number): CudaGemmSchedule | undefined => {
-    for (const tn of columns)
+    for (const { tn, parts } of [...(parted === undefined ? [] : [parted]), ...columns.map(whole)])
       for (const tk of (tm + tn) * 2 * SLAB_BYTES <= DEEP_STAGE ? [2 * slab, slab] : [slab])
         for (const depth of depths) {
           const tile: CudaGemmSchedule = {
@@ -299,7 +320,8 @@ export function defaultSkinnySchedule(
             tn,
             tk,
             stages: depth,
-            cluster: sharesRows(tn) ? 2 : 1,
+            cluster: parts === undefined && sharesRows(tn) ? 2 : 1,
+            ...(parts === undefined ? {} : { parts }),
             raster: 1,
             mode: 'cooperative',
           };
@@ -308,11 +330,41 @@ export function defaultSkinnySchedule(
         }
     return undefined;
   };
-  for (const blocks of isWholeMemory ? [1] : [2, 1]) {
+  for (const blocks of isWholeMemory || parted !== undefined ? [1] : [2, 1]) {
     const found = fitting(Math.floor(sharedBytesPerBlock / blocks) - 2 * RESERVED_BYTES);
     if (found !== undefined) return found;
   }
   return undefined;
+}
+
+interface Width {
+  readonly tn: number;
+  readonly parts?: (typeof PART_COUNTS)[number];
+}
+const whole = (tn: number): Width => ({ tn });
+
+/** What the exchange of products costs: as many bytes as a multiprocessor reads meanwhile. */
+const EXCHANGED_BYTES = 50 << 10;
+
+/**
+ * The width with which a cluster shares groups of columns, where tiles of whole groups, `tn` wide, leave more
+ * multiprocessors idle than the exchange of products is worth: each reads its weights at a rate of its own. A second
+ * tile would wait for the first to leave shared memory, so there is one at most.
+ */
+function partsOfGroups(kernel: GemmKernel, tn: number, multiprocessors: number): Width | undefined {
+  const segments = segmentsOf(kernel);
+  if (!needsGroups(segments)) return undefined;
+  const [step, unit] = [skinnyTileStep(segments), skinnyStep(segments)];
+  // A cluster lies in one group of multiprocessors: of 16, or of 18 of which it leaves two.
+  const roomOf = (parts: number): number => multiprocessors - (multiprocessors % (parts > 2 ? 16 : 2));
+  const narrowest = PART_COUNTS.map((parts) => ({ tn: step / parts, parts })).findLast(
+    (each) =>
+      each.tn % unit === 0 &&
+      columnTiles(segments, each.tn).total <= roomOf(each.parts) &&
+      partsProblem(segments, each.tn, each.parts) === undefined,
+  );
+  const saved = narrowest === undefined ? 0 : (tn - narrowest.tn) * kernel.k * 2;
+  return saved > EXCHANGED_BYTES ? narrowest : undefined;
 }
 
 /** Most rows of a product with other columns too that chooses experts, and of one block with all logits. */

@@ -30,8 +30,9 @@ const numbers = (count: number, seed: number): Float64Array =>
 const ROWS = 20;
 const SHAPE: NormedShape = { hidden: 80, headDim: 48, heads: 3, kvHeads: 2 };
 
-describe.each(casesHere([true, false], 0))('heads normed in epilogues, keys unrotated: %s', (unrotated) => {
-  const { module, kernel } = normedQkv(SHAPE, { unrotated, biased: true });
+/** Made-up rows and weights, and what the kernel computes of them under a schedule. */
+function normedRuns(shape: NormedShape, options: { readonly unrotated: boolean; readonly biased: boolean }) {
+  const { module, kernel } = normedQkv(shape, options);
   verifyKernels(module);
   const inputs = new Map(
     module.buffers.map(({ name, rows, columns }, i): [string, Float64Array] => {
@@ -50,6 +51,11 @@ describe.each(casesHere([true, false], 0))('heads normed in epilogues, keys unro
     expect(isLegalCuda(kernel, module, schedule, H100)).toBe(true);
     return emulateModule(module, { sizes, inputs, tensors, schedules: [schedule] }).values;
   };
+  return { module, inputs, tensors, sizes, run };
+}
+
+describe.each(casesHere([true, false], 0))('heads normed in epilogues, keys unrotated: %s', (unrotated) => {
+  const { module, inputs, tensors, sizes, run } = normedRuns(SHAPE, { unrotated, biased: true });
   const simt = run(SIMT);
 
   it('are what the interpreter computes', () => {
@@ -71,6 +77,20 @@ describe.each(casesHere([true, false], 0))('heads normed in epilogues, keys unro
   });
 });
 
+describe('heads that blocks of a cluster share', () => {
+  const { run } = normedRuns({ hidden: 80, headDim: 64, heads: 3, kvHeads: 2 }, { unrotated: false, biased: true });
+  const WHOLE: CudaGemmSchedule = { ...SKINNY, skeleton: 'skinnyWgmma', tm: 8, tn: 64 };
+  const whole = run(WHOLE);
+
+  const shared = [
+    [2, { ...WHOLE, tn: 32, parts: 2 }],
+    [4, { ...WHOLE, tm: 16, tn: 16, parts: 4 }],
+  ] as const;
+  it.each(casesHere<(typeof shared)[number]>(shared, 0))('have the bits of whole tiles: %i blocks', (_, schedule) => {
+    for (const [name, values] of run(schedule)) expectSame(values, whole.get(name)!, name);
+  });
+});
+
 const EIGHT_BILLION = { hidden: 4096, headDim: 128, heads: 32, kvHeads: 8 };
 const WIDE_HEADS = { hidden: 3840, headDim: 256, heads: 16, kvHeads: 8 };
 
@@ -87,6 +107,23 @@ describe('tiles of normed heads', () => {
       expect(isLegalCuda(kernel, module, { ...each, tn: 192 }, H100)).toMatch(/multiple of 128/);
       expect(isLegalCuda(kernel, module, { ...each, tn: 128 }, H100)).toBe(true);
     }
+  });
+
+  it('are shared by whole clusters, on Hopper alone', () => {
+    const { kernel, module } = normedQkv(EIGHT_BILLION);
+    const verdict = (changes: Partial<CudaGemmSchedule>): true | string =>
+      isLegalCuda(kernel, module, { ...SKINNY, skeleton: 'skinnyWgmma', tn: 64, parts: 2, ...changes }, H100);
+    expect(verdict({})).toBe(true);
+    expect(verdict({ tn: 32 })).toMatch(/2 tiles of 32 columns are no whole groups/);
+    expect(verdict({ tn: 48, parts: 8 })).toMatch(/no whole groups/);
+    expect(verdict({ cluster: 2, tm: 16 })).toMatch(/no other cluster/);
+    expect(verdict({ skeleton: 'skinny' })).toMatch(/skinny has whole groups/);
+  });
+
+  it('are parts by default where whole heads would leave multiprocessors idle', () => {
+    expect(chosen(EIGHT_BILLION, 'sm_90a', 1)).toMatchObject({ tn: 64, parts: 2 });
+    expect(chosen(WIDE_HEADS, 'sm_90a', 64)).toMatchObject({ tn: 64, parts: 4 });
+    expect(chosen({ ...EIGHT_BILLION, heads: 96 }, 'sm_90a', 1)).not.toHaveProperty('parts');
   });
 
   it('are on tensor cores by default, whatever the rows', () => {
