@@ -367,20 +367,25 @@ template <ScanConfig config, class T, class O, class S>
 TW_DEVICE void scan(int rows, const ScanBuffers<T, O, S> &buffers) {
   static_assert(config.is_legal());
   TW_DYNAMIC_SHARED(shared_memory, 128);
-  const int head = blockIdx.y / config.blocks();
+  /*
+   * Blocks begin in order of `number`: all columns of a window, then those of the next. So those of the only window in
+   * which a tree begins are on all multiprocessors, and few rows of states are read at a time.
+   */
+  const int number = (int)(blockIdx.y * gridDim.x + blockIdx.x), line = number % (int)gridDim.y;
+  const int head = line / config.blocks();
   Scan<config, T, O, S> own = {
-    buffers, (float *)shared_memory, rows, head, (int)(blockIdx.y % config.blocks()) * config.columns(),
+    buffers, (float *)shared_memory, rows, head, line % config.blocks() * config.columns(),
     (int)threadIdx.x % 32, (int)threadIdx.x / 32, 0.0f,
   };
   if constexpr (config.has_skip) own.skip = load(buffers.skip + head * config.skip_stride);
   /* Rows of the window, 32 at a time, of which some begin a tree. */
   const int window = (rows + (int)gridDim.x - 1) / (int)gridDim.x;
-  const int begin = (int)blockIdx.x * window, end = min(begin + window, rows);
+  const int begin = number / (int)gridDim.y * window, end = min(begin + window, rows);
   for (int at = begin; at < end; at += 32) {
     int from = -1;
     if constexpr (config.keeps) from = buffers.from[min(at + own.lane, rows - 1)];
     const unsigned starts = own.starts(at);
-    unsigned roots = end - at < 32 ? starts & (1u << (end - at)) - 1 : starts;
+    unsigned roots = end - at < 32 ? starts & ((1u << (end - at)) - 1) : starts;
     while (roots != 0) {
       const int which = __ffs((int)roots) - 1, first = at + which;
       roots &= roots - 1;
