@@ -147,6 +147,8 @@ export interface CudaLoopSchedule {
   readonly threads: number;
   /** Of a shrink kernel: rows of a tile. Absent: the fewest. Of a loop: rows of a block; absent: by its columns. */
   readonly rows?: ShrinkRows;
+  /** Of a scan: lanes that share columns of a state. Absent: eight. */
+  readonly lanes?: ScanLanes;
   /** The kernel is not launched: nobody reads its result, or a product computes it (ADAPTER_USES, ROUTING_USES). */
   readonly isIdle?: true;
 }
@@ -157,6 +159,9 @@ export interface CudaLoopSchedule {
  */
 export const SHRINK_ROWS = [8, 16, 32, 64, 128] as const;
 export type ShrinkRows = (typeof SHRINK_ROWS)[number];
+/** Few lanes, for steps in which each text has a row or two: a warp reads and writes whole lines of states. */
+export const SCAN_LANES = [4] as const;
+export type ScanLanes = (typeof SCAN_LANES)[number];
 
 export type CudaSchedule = CudaGemmSchedule | CudaAttentionSchedule | CudaLoopSchedule;
 

@@ -110,6 +110,8 @@ export class CudaSpace {
         );
       }
       case 'loop':
+        // How long paths are says how a scan is shared out, and the calls that are measured do not say it of all.
+        if (this.kernel.anchor === 'scan') return [start];
         return THREADS.map((threads): CudaSchedule => ({ kind: 'loop', threads })).filter(this.isLegal);
       default:
         return start satisfies never;

@@ -9,6 +9,7 @@ import {
   PART_COUNTS,
   RESIDENT_BLOCKS,
   ROUTING_USES,
+  SCAN_LANES,
   SHRINK_ROWS,
 } from '../../ir/cuda.js';
 import { scheduleExtent as extent, type Scheduling } from '../scheduling.js';
@@ -52,6 +53,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
       kind: z.literal('loop'),
       threads: extent,
       rows: z.literal(SHRINK_ROWS).exactOptional(),
+      lanes: z.literal(SCAN_LANES).exactOptional(),
       isIdle: z.literal(true).exactOptional(),
     }),
   ]),
@@ -79,6 +81,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
         return [
           `t${s.threads}`,
           ...(s.rows === undefined ? [] : [`m${s.rows}`]),
+          ...(s.lanes === undefined ? [] : [`l${s.lanes}`]),
           ...(s.isIdle === undefined ? [] : ['idle']),
         ].join(' ');
       default:
@@ -108,7 +111,10 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
         ].join(', ');
       case 'loop':
         if (s.isIdle === true) return 'not launched';
-        return `blocks of ${s.threads} threads${s.rows === undefined ? '' : ` for ${s.rows} rows`}`;
+        return [
+          `blocks of ${s.threads} threads${s.rows === undefined ? '' : ` for ${s.rows} rows`}`,
+          ...(s.lanes === undefined ? [] : [`${s.lanes} lanes share columns`]),
+        ].join(', ');
       default:
         return s satisfies never;
     }

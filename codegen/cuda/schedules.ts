@@ -34,6 +34,7 @@ import { simtSharedBytes, simtStep } from './gemmSimt.js';
 import { routeThreads } from './experts.js';
 import { defaultGroupedSchedule, groupedScheduleProblem, groupOfKernel } from './grouped/layout.js';
 import { loopRows, loopThreads } from './loop.js';
+import { defaultScanLanes, scanProblem } from './recurrent/index.js';
 import { routingBytes, routingProblem } from './routing.js';
 import { defaultMicroSchedule, microProblem } from './micro/layout.js';
 import { defaultSkinnySchedule, FEW_ROWS, SKINNY_ROWS, withShrinkers } from './skinny/layout.js';
@@ -255,9 +256,11 @@ export function isLegalCuda(
     case 'links':
     case 'scan':
       if (schedule.kind !== 'loop') return `a ${kernel.anchor} kernel has a loop schedule, not ${schedule.kind}`;
-      return isCount(schedule.threads, 32) && schedule.threads <= MAX_THREADS
-        ? true
-        : `threads must be a multiple of 32, at most ${MAX_THREADS}`;
+      if (!isCount(schedule.threads, 32) || schedule.threads > MAX_THREADS)
+        return `threads must be a multiple of 32, at most ${MAX_THREADS}`;
+      if (kernel.anchor === 'scan')
+        return scanProblem(kernel, schedule, facts.sharedBytesPerBlock - STATIC_SHARED) ?? true;
+      return schedule.lanes === undefined ? true : 'lanes are for scans';
     case 'shrink':
       if (schedule.kind !== 'loop') return `a shrink kernel has a loop schedule, not ${schedule.kind}`;
       return shrinkProblem(kernel, module, schedule, facts.arch) ?? true;
@@ -299,8 +302,11 @@ export function defaultCudaSchedule(own: Kernel, module: KernelModule, facts: Cu
     case 'route':
       return { kind: 'loop', threads: routeThreads(kernel, extentIn(kernel.rows, bucket.extents)) };
     case 'links':
-    case 'scan':
       return { kind: 'loop', threads: 128 };
+    case 'scan': {
+      const run = Math.min(bucket.run ?? Infinity, extentIn(kernel.rows, bucket.extents));
+      return { kind: 'loop', threads: 128, ...defined({ lanes: defaultScanLanes(kernel, run) }) };
+    }
     case 'sample':
     case 'sortByExpert':
       return { kind: 'loop', threads: 1024 };

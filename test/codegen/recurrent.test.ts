@@ -2,11 +2,13 @@
 import { describe, expect, it } from 'vitest';
 import { cudaScheduling } from '../../codegen/cuda/encoding.js';
 import { cudaNumerics, TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
+import type { CudaLoopSchedule } from '../../ir/cuda.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { verifyIndices } from '../../ir/verifyIndices.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { findArchitecture } from '../../models/families/registry.js';
 import { lower, optimize } from '../../passes/runPasses.js';
+import { defined } from '../../system/defined.js';
 import { expectSame } from '../support/numbers.js';
 import { RECURRENT_FILES } from '../support/recurrentFiles.js';
 import { casesHere } from '../support/thorough.js';
@@ -32,12 +34,16 @@ const sizesOf = (inputs: ReadonlyMap<string, Float64Array>, rows: number) => ({
   ...(inputs.has('key') ? { C: inputs.get('key')!.length } : {}),
 });
 
-/** The values of every buffer after both kernels. `kept`: the states, and the rows that are read and written. */
+/**
+ * The values of every buffer after both kernels. `kept`: the states, and the rows that are read and written. `share`:
+ * what a GPU's schedule of a scan says beside its threads.
+ */
 type Run = (
   own: ScanCase,
   parents: readonly number[],
   names?: readonly number[],
   kept?: ReadonlyMap<string, Float64Array>,
+  share?: Pick<CudaLoopSchedule, 'lanes'>,
 ) => ReadonlyMap<string, Float64Array>;
 
 const host: Run = (own, parents, names, kept = new Map()) => {
@@ -55,14 +61,17 @@ const host: Run = (own, parents, names, kept = new Map()) => {
   }).values;
 };
 
-const fibres: Run = (own, parents, names, kept = new Map()) => {
+const fibres: Run = (own, parents, names, kept = new Map(), share = {}) => {
   const module = scanModule(own);
   const inputs = new Map([...scanInputs(module, parents, names), ...kept]);
   return emulateModule(module, {
     sizes: sizesOf(inputs, parents.length),
     inputs,
     tensors: tensors(own),
-    schedules: module.kernels.map(() => ({ kind: 'loop', threads: 128 }) as const),
+    schedules: module.kernels.map(({ anchor }) => ({
+      ...{ kind: 'loop', threads: 128 },
+      ...(anchor === 'scan' ? share : {}),
+    })),
     tokensCapacity: 1024,
   }).values;
 };
@@ -91,6 +100,36 @@ it('gives blocks several rows of a convolution, where there are many tokens', ()
       });
   expect(rowsOf(8192)).toEqual(['layers.0.attention.qv: 8']);
   expect(rowsOf(64)).toEqual([]);
+});
+
+it('shares scans out among four lanes where each text of a step has a row, and only there', () => {
+  const own: ScanCase = { ...DELTA, mask: 'column', isKept: true };
+  const module = scanModule(own);
+  const scan = module.kernels[1]!;
+  const facts = TYPICAL_FACTS.sm_90a;
+  const lanesOf = (each: ScanCase, tokens: number, run?: number) => {
+    const other = scanModule(each);
+    const bucket = { extents: { T: tokens, R: tokens, C: tokens }, longest: 64, ...defined({ run }) };
+    const schedule = cudaScheduling.default(other.kernels[1]!, other, facts, bucket);
+    expect(cudaScheduling.legality(other.kernels[1]!, other, schedule, facts)).toBe(true);
+    return schedule.kind === 'loop' ? schedule.lanes : 'another kind';
+  };
+  expect([lanesOf(own, 256, 1), lanesOf(own, 1)]).toEqual([4, 4]);
+  expect([lanesOf(own, 256, 16), lanesOf(own, 64), lanesOf({ ...own, keyDim: 256 }, 64, 1)]).toEqual([
+    undefined,
+    undefined,
+    undefined,
+  ]);
+  expect(lanesOf({ ...own, isKept: false }, 64, 1)).toBeUndefined();
+  expect(lanesOf({ ...own, rule: 'add' }, 64, 1)).toBeUndefined();
+  const few = { kind: 'loop', threads: 128, lanes: 4 } as const;
+  expect(cudaScheduling.schema.safeParse(few).success).toBe(true);
+  for (const lanes of [1, 3, 8, 16, 64, '4'])
+    expect(cudaScheduling.schema.safeParse({ ...few, lanes }).success, `${lanes}`).toBe(false);
+  expect(cudaScheduling.legality(module.kernels[0]!, module, few, facts)).toBe('lanes are for scans');
+  expect(cudaScheduling.legality(scan, module, few, { ...facts, sharedBytesPerBlock: 6000 })).toMatch(
+    /^a block needs \d+ bytes of shared memory, 4976 are there$/,
+  );
 });
 
 describe.each([
@@ -159,7 +198,7 @@ describe.each([
     // In place: the last branch's leaf is written where the tree goes on from.
     const names = rest.map((_, i) => i + cut);
     const kept = keptOf(rest.length, 2, { [leaf - cut]: 2, [chain - 1 - cut]: 0 }, -1, first.get('state'));
-    const second = run(own, rest, names, kept);
+    const second = run(own, rest, names, kept, { lanes: 4 });
     const width = own.heads * own.valueDim;
     expectSame(first.get('out'), whole.get('out')!.subarray(0, cut * width), 'the first rows');
     expectSame(second.get('out'), whole.get('out')!.subarray(cut * width), 'the rows behind them');

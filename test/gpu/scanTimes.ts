@@ -1,14 +1,17 @@
 /**
  * `node dist/test/gpu/scanTimes.js`: times of scans on a GPU, in the shapes of a layer of Qwen3.5-9B and of
- * Mamba-2 2.7B: prompts, trees of questions and answers, and steps over rows of states; the default share-out of a scan
- * beside others, all of which must have the same bits. A minute or so.
+ * Mamba-2 2.7B: prompts, trees of questions and answers, and steps over rows of states; share-outs of a scan beside
+ * each other, all of which must have the same bits. A star: the one that a call has by default. A minute or two.
  */
 import { emitCudaKernel } from '../../codegen/cuda/index.js';
-import { SCAN_SHAPE, scanLaunch, type ScanShape, STEP_SHAPE } from '../../codegen/cuda/recurrent/index.js';
+import { cudaScheduling } from '../../codegen/cuda/encoding.js';
+import { SCAN_SHAPES, scanLaunch, scanShape, type ScanShape } from '../../codegen/cuda/recurrent/index.js';
+import { TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
 import type { CudaArch } from '../../ir/cuda.js';
 import { extentIn } from '../../ir/extents.js';
 import { ROW_PAD, rowStride } from '../../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
+import { defined } from '../../system/defined.js';
 import { loadCudaAddon } from '../../runtime/cuda/addon.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
 import type { CudaMemory } from '../../runtime/cuda/native.js';
@@ -80,10 +83,18 @@ function filled(bytes: number, words: Uint8Array | Uint16Array | Float32Array | 
 }
 const median = (values: Float64Array): number => [...values].sort((a, b) => a - b)[values.length >> 1]!;
 
-/** Kernels of some share-outs: fields of their Config and their launches are all that differs. */
-async function kernelsOf(own: ScanCase, shapes: readonly ScanShape[]) {
+/** A share-out, and how many rows a block's window has at least. */
+interface Variant extends ScanShape {
+  readonly window?: number;
+}
+function scanOf(own: ScanCase) {
   const module = scanModule({ ...own, states: STATE_ROWS });
-  const kernel = module.kernels[1]! as Extract<(typeof module.kernels)[number], { anchor: 'scan' }>;
+  return { module, kernel: module.kernels[1]! as Extract<(typeof module.kernels)[number], { anchor: 'scan' }> };
+}
+
+/** Kernels of some share-outs: fields of their Config and their launches are all that differs. */
+async function kernelsOf(own: ScanCase, shapes: readonly Variant[]) {
+  const { module, kernel } = scanOf(own);
   const text = emitCudaKernel(kernel, module, { kind: 'loop', threads: 128 }, CAPACITY);
   const units = shapes.map((shape, i) => {
     const { threads, lines, sharedBytes } = scanLaunch(kernel, shape);
@@ -93,7 +104,8 @@ async function kernelsOf(own: ScanCase, shapes: readonly ScanShape[]) {
       text.source.replace(/__launch_bounds__\(\d+, \d+\)/, `__launch_bounds__(${threads}, ${shape.blocks})`),
     );
     const symbol = `${text.symbol}_${i}`;
-    const launch = { ...text.launch, threads, sharedBytes, gridY: { kind: 'constant', count: lines } as const };
+    const gridX = { ...text.launch.gridX, per: shape.window ?? 1 };
+    const launch = { ...text.launch, threads, sharedBytes, gridX, gridY: { kind: 'constant', count: lines } as const };
     return { symbol, source: source.replaceAll(text.symbol, symbol), headers: text.headers, launch };
   });
   const { cubins } = await compileCubins(
@@ -116,6 +128,8 @@ interface Call {
   readonly floor: number;
   /** Calls that take turns, with rows of states of their own. */
   readonly turns?: number;
+  /** Most new tokens of a path, if it is a step that only goes on. */
+  readonly run?: number;
   /** Of a turn's row, the rows of states that it goes on from and to. */
   readonly rowsOf?: (turn: number, row: number) => { readonly from: number; readonly to: number };
 }
@@ -200,7 +214,7 @@ const callOf = (name: string, own: ScanCase, parents: readonly number[]): Call =
 const step = (count: number, own: ScanCase): Call => ({
   ...{ name: `step of ${count}`, own: { ...own, isKept: true }, parents: texts(count, 1) },
   floor: (count * own.heads * own.keyDim * own.valueDim * 8) / 4.4e6,
-  turns: Math.floor(STATE_ROWS / count),
+  ...{ turns: Math.floor(STATE_ROWS / count), run: 1 },
   rowsOf: (turn, row) => ({ from: turn * count + row, to: turn * count + row }),
 });
 /** Prompts in a step: each leaves a state behind its last token. */
@@ -243,23 +257,34 @@ const CALLS: readonly Call[] = [
   step(64, DELTA),
   prompts(64, 128, DELTA),
   prompts(32, 512, DELTA),
+  step(1, MAMBA),
+  step(64, MAMBA),
 ];
 
-const SHAPES: readonly ScanShape[] = [
-  SCAN_SHAPE,
-  { ...SCAN_SHAPE, chunkRows: 8, blocks: 2 },
-  { ...SCAN_SHAPE, chunkRows: 8, kept: 1 },
-  { ...SCAN_SHAPE, lanes: 4, kept: 1, blocks: 2 },
+const { whole, steps, fewRows } = SCAN_SHAPES;
+const SHAPES: readonly Variant[] = [
+  whole,
+  { ...whole, chunkRows: 8, blocks: 2 },
+  { ...whole, chunkRows: 8, kept: 1 },
+  { ...whole, lanes: 4, kept: 1, blocks: 2 },
 ];
-const STEP_SHAPES: readonly ScanShape[] = [
-  STEP_SHAPE,
-  { ...STEP_SHAPE, blocks: 3 },
-  { ...STEP_SHAPE, chunkRows: 2 },
-  { ...STEP_SHAPE, chunkRows: 8 },
-  { ...STEP_SHAPE, lanes: 4, kept: 1 },
+const STEP_SHAPES: readonly Variant[] = [
+  steps,
+  fewRows,
+  { ...fewRows, chunkRows: 4 },
+  { ...fewRows, warps: 2, blocks: 4 },
+  { ...fewRows, window: 4 },
+  { ...fewRows, window: 8 },
 ];
-const labelOf = ({ lanes, warps, chunkRows, kept, blocks }: ScanShape): string =>
-  `${lanes} lanes, ${warps} warps, ${chunkRows} rows, ${kept} kept, ${blocks} blocks`;
+const labelOf = ({ lanes, warps, chunkRows, kept, blocks, window = 1 }: Variant): string =>
+  `${lanes} lanes, ${warps} warps, ${chunkRows} rows, ${kept} kept, ${blocks} blocks, window of ${window}`;
+/** The share-out that a call's schedule chooses. */
+function defaultOf({ own, parents, run }: Call): ScanShape {
+  const { module, kernel } = scanOf(own);
+  const bucket = { extents: { T: parents.length, R: parents.length }, longest: 1024, ...defined({ run }) };
+  const schedule = cudaScheduling.default(kernel, module, TYPICAL_FACTS[arch as CudaArch], bucket);
+  return scanShape(kernel, schedule.kind === 'loop' ? schedule : {});
+}
 
 const table: string[] = [];
 let differences = 0;
@@ -271,21 +296,22 @@ for (const isKept of [false, true])
     const kernels = (await kernelsOf(calls[0]!.own, shapes)).map((made, i) => {
       const { registers, localBytes } = made.loaded.function(made.symbol);
       const blocks = made.loaded.blocksPerMultiprocessor(made.symbol, made.launch.threads, made.launch.sharedBytes);
-      return [`${labelOf(shapes[i]!)}; ${registers} registers, ${localBytes} B, ${blocks} resident`, made] as const;
+      const label = `${labelOf(shapes[i]!)}; ${registers} registers, ${localBytes} B, ${blocks} resident`;
+      return [label, made, shapes[i]!] as const;
     });
     for (const call of calls) {
       const memory = memoryOf(kernels[0]![1], call);
       let wanted: readonly Buffer[] | undefined;
       table.push(`${call.name}, ${call.parents.length} rows, floor ${call.floor.toFixed(1)}`);
-      for (const [label, made] of kernels) {
+      const own = defaultOf(call);
+      for (const [label, made, shape] of kernels) {
         const { bits, us } = await timeOf(made, call, memory);
         wanted ??= bits;
         const isSame = bits.every((each, i) => each.equals(wanted![i]!));
         const isZero = bits.every((each) => each.every((byte) => byte === 0));
         if (!isSame || isZero) differences++;
-        table.push(
-          `  ${us.toFixed(1).padStart(8)}  ${label}${isSame ? '' : ' — OTHER BITS'}${isZero ? ' — ALL ZEROS' : ''}`,
-        );
+        const problem = `${isSame ? '' : ' — OTHER BITS'}${isZero ? ' — ALL ZEROS' : ''}`;
+        table.push(`${us.toFixed(1).padStart(10)} ${shape === own ? '*' : ' '}${label}${problem}`);
       }
       for (const each of memory.values()) each.release();
     }

@@ -93,9 +93,12 @@ describe.each(Object.entries(RECURRENT_FILES))('steps of %s on a GPU', (_, json)
   it.skipIf(!hasNvcc).each(['sm_80', 'sm_90a'] as const)('are taken by nvcc for %s', (arch) => {
     const { step } = modulesOf(json);
     const schedules = schedulesOf(step, STEPS, arch);
+    const going = schedulesOf(step, { ...STEPS, run: 1 }, arch);
     const own = step.kernels.flatMap((kernel, i) =>
       /layers\.0\./.test(kernel.path) && kernel.anchor !== 'gemm'
-        ? [emitCudaKernel(kernel, step, schedules[i]!, STEPS.extents)]
+        ? [schedules[i]!, ...(kernel.anchor === 'scan' ? [going[i]!] : [])].map((each) =>
+            emitCudaKernel(kernel, step, each, STEPS.extents),
+          )
         : [],
     );
     expect(compileByNvcc(own, arch).map(({ stackBytes }) => stackBytes)).toEqual(own.map(() => 0));

@@ -1,5 +1,5 @@
 /** Kernels of recurrent layers on a GPU. */
-import type { CudaLoopSchedule } from '../../../ir/cuda.js';
+import type { CudaLoopSchedule, ScanLanes } from '../../../ir/cuda.js';
 import type { LinksKernel, ScanKernel } from '../../../ir/kernel.js';
 import { roundUp } from '../../../ir/types.js';
 import { floatLiteral } from '../text/statements.js';
@@ -59,9 +59,37 @@ export interface ScanShape {
   readonly blocks: number;
 }
 /** 16 columns of a warp: a key's 128 bytes that its lanes read are used four times. Three blocks have 75 KB each. */
-export const SCAN_SHAPE: ScanShape = { lanes: 8, warps: 4, chunkRows: 4, kept: 2, blocks: 3 };
-/** Between calls: what is on its way must stay in registers, or it is waited for. */
-export const STEP_SHAPE: ScanShape = { ...SCAN_SHAPE, blocks: 2 };
+const WHOLE: ScanShape = { lanes: 8, warps: 4, chunkRows: 4, kept: 2, blocks: 3 };
+export const SCAN_SHAPES = {
+  /** Trees that begin from nothing. */
+  whole: WHOLE,
+  /** Between calls: what is on its way must stay in registers, or it is waited for. */
+  steps: { ...WHOLE, blocks: 2 },
+  /**
+   * 32 columns of a warp: whole lines of states, which take half of its registers, so that two rows may be on their
+   * way. One block may have a head, so that long paths take long.
+   */
+  fewRows: { ...WHOLE, lanes: 4, chunkRows: 2, kept: 1, blocks: 2 },
+} as const satisfies Record<string, ScanShape>;
+
+export function scanShape({ kept }: Pick<ScanKernel, 'kept'>, { lanes }: Pick<CudaLoopSchedule, 'lanes'>): ScanShape {
+  if (lanes !== undefined) return SCAN_SHAPES.fewRows;
+  return kept === undefined ? SCAN_SHAPES.whole : SCAN_SHAPES.steps;
+}
+
+/** Rows of a state of which a lane of few has its part in registers. */
+const FEW_LANES_ROWS = 128;
+/** The lanes of a call in which paths have at most `run` new tokens: few where each has one, by the delta rule. */
+export const defaultScanLanes = ({ kept, keyDim, rule }: ScanKernel, run: number): ScanLanes | undefined =>
+  kept !== undefined && run <= 1 && rule === 'delta' && keyDim <= FEW_LANES_ROWS
+    ? SCAN_SHAPES.fewRows.lanes
+    : undefined;
+
+/** Why a block cannot have what a scan's share-out gives it. */
+export function scanProblem(kernel: ScanKernel, schedule: CudaLoopSchedule, available: number): string | undefined {
+  const bytes = scanLaunch(kernel, scanShape(kernel, schedule)).sharedBytes;
+  return bytes <= available ? undefined : `a block needs ${bytes} bytes of shared memory, ${available} are there`;
+}
 
 /** Threads of a block, blocks that have all columns of all heads, and bytes of shared memory. */
 export function scanLaunch(
@@ -80,10 +108,15 @@ export function scanLaunch(
   };
 }
 
-export function emitScan(kernel: ScanKernel, operands: CudaOperands, _: CudaLoopSchedule, symbol: string): EmittedCuda {
+export function emitScan(
+  kernel: ScanKernel,
+  operands: CudaOperands,
+  schedule: CudaLoopSchedule,
+  symbol: string,
+): EmittedCuda {
   const { keyHeads, heads, keyDim, valueDim, rule, scale = 1, epsilon, skip, rows } = kernel;
   const { kept } = kernel;
-  const shape = kept === undefined ? SCAN_SHAPE : STEP_SHAPE;
+  const shape = scanShape(kernel, schedule);
   const { lanes, chunkRows, kept: keptStates, blocks } = shape;
   const { threads, lines, sharedBytes } = scanLaunch(kernel, shape);
   const stride = (name: string): number => operands.get(name).stride;
