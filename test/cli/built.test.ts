@@ -3,13 +3,13 @@
  * test/e2e/interrupted.test.ts.
  */
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { readSettings } from '../../settings.js';
-import { runFolder } from '../support/runFolder.js';
+import { quickCc, runFolder } from '../support/runFolder.js';
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
 const MAIN = join(ROOT, 'dist', 'cli', 'main.js');
@@ -20,13 +20,17 @@ if (!isBuilt) console.warn('SKIPPED test/cli/built.test.ts: dist/ or the addon i
 let folder = '';
 beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'tilewright-built-'));
+  mkdirSync(join(folder, 'bin'));
+  const cc = quickCc();
+  if (cc !== undefined) symlinkSync(cc, join(folder, 'bin', 'cc'));
 });
 afterAll(() => {
   rmSync(folder, { recursive: true, force: true });
 });
 
+/** With the first compiler on PATH, whose objects other files of this run have too. */
 const environment = (): Record<string, string> => ({
-  PATH: readSettings().path,
+  PATH: [join(folder, 'bin'), readSettings().path].join(delimiter),
   HOME: folder,
   TILEWRIGHT_CACHE: join(runFolder(), 'e2e-cache'),
 });
@@ -88,7 +92,9 @@ describe.skipIf(!isBuilt)('the built command', () => {
   });
 
   it.skipIf(!hasCompiler)('runs, and with --json prints nothing but JSON', () => {
-    const { status, stdout, stderr } = tilewright(...RUN, '--limit', '3', '--batch-tokens', '64', '--json');
+    // The kernels of test/e2e/golden.test.ts.
+    const size = ['--precision', 'f32', '--batch-tokens', '128'];
+    const { status, stdout, stderr } = tilewright(...RUN, '--limit', '3', ...size, '--json');
     expect([status, stderr]).toEqual([0, '']);
     const results = JSON.parse(stdout) as {
       results: { hellaswag: Record<string, unknown> };
