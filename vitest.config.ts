@@ -1,8 +1,9 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { availableParallelism } from 'node:os';
+import { existsSync, mkdirSync, readdirSync, readFileSync, statfsSync } from 'node:fs';
+import { availableParallelism, freemem, tmpdir } from 'node:os';
 import { dirname, join, relative, resolve } from 'node:path';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
+import { MEMORY, memoryFolder } from './test/support/runFolder.js';
 
 /** Files that take longest, the longest first: one that came last would leave the other processors idle. */
 const LONG = [
@@ -46,6 +47,28 @@ class LongestFirst extends BaseSequencer {
 
 const ROOT = import.meta.dirname;
 
+const ENOUGH = 8 * 2 ** 30;
+/**
+ * Whether temporary files can lie in memory: what tests flush to disk, as the product does for what it must not lose,
+ * would wait for the disk, with one of two processors idle. Shared objects are loaded from there.
+ */
+const isMemoryLarge = (): boolean => {
+  try {
+    const { bavail, bsize } = statfsSync(MEMORY);
+    const options =
+      readFileSync('/proc/mounts', 'utf8')
+        .match(/^\S+ \/dev\/shm tmpfs (\S+)/m)?.[1]
+        ?.split(',') ?? [];
+    return bavail * bsize >= ENOUGH && freemem() >= ENOUGH && options.includes('rw') && !options.includes('noexec');
+  } catch {
+    return false;
+  }
+};
+// Test files run in children of this process. globalSetup.ts removes the folder.
+const inMemory = memoryFolder(process.pid);
+const isInMemory = tmpdir() === '/tmp' && isMemoryLarge();
+if (isInMemory) mkdirSync(inMemory, { recursive: true, mode: 0o755 });
+
 /**
  * With `--mode built`, tests get the product's modules as they are built in dist, which Node loads as it does for
  * users: nothing is transformed, and files that share a process share them. dist must be current.
@@ -77,7 +100,7 @@ const common = {
   // A test must not see what another one mocked.
   restoreMocks: true,
   // What every pass leaves is verified, not only what the last one does.
-  env: { TILEWRIGHT_VERIFY: '1' },
+  env: { TILEWRIGHT_VERIFY: '1', ...(isInMemory ? { TMPDIR: inMemory } : {}) },
   // What is built is tested as it is.
   server: { deps: { external: [/\/dist\//] } },
 };

@@ -3,11 +3,11 @@
  * are skipped for it. A skipped test that nobody notices is as good as none.
  */
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { CHROMIUM } from './support/browser.js';
-import { runFolder } from './support/runFolder.js';
+import { MEMORY, memoryFolder, runFolder } from './support/runFolder.js';
 import { hasSlurm } from './support/slurm.js';
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -65,15 +65,26 @@ function reportMissing(): void {
   process.stderr.write(`\n${[rule, ...lines, rule].join('\n')}\n\n`);
 }
 
+/** Folders of runs whose process was killed, in memory (vitest.config.ts). */
+function removeLeft(): void {
+  for (const name of readdirSync(MEMORY)) {
+    const [, pid] = /^tilewright-(\d+)$/.exec(name) ?? [];
+    if (pid !== undefined && !existsSync(`/proc/${pid}`)) rmSync(join(MEMORY, name), { recursive: true, force: true });
+  }
+}
+
 /** Returns what runs after the last test. */
 export default function setup(): () => void {
   const folder = runFolder(process.pid);
+  const memory = memoryFolder(process.pid);
+  const isInMemory = existsSync(memory);
   const remove = (): void => {
     rmSync(folder, { recursive: true, force: true });
   };
   // Process ids are reused: nothing of an earlier run may be found there.
   remove();
+  if (isInMemory) removeLeft();
   mkdirSync(folder, { mode: 0o700 });
   reportMissing();
-  return remove;
+  return isInMemory ? () => rmSync(memory, { recursive: true, force: true }) : remove;
 }

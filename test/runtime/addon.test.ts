@@ -70,8 +70,12 @@ describe('memory', () => {
   });
 
   it('returns dropped pages of a file', () => {
+    // Of files on a disk, and of those in memory.
     const resident = (): number =>
-      Number(/^RssFile:\s+(\d+)/m.exec(readFileSync('/proc/self/status', 'utf8'))![1]) / 1024;
+      [...readFileSync('/proc/self/status', 'utf8').matchAll(/^Rss(?:File|Shmem):\s+(\d+)/gm)].reduce(
+        (sum, [, size]) => sum + Number(size) / 1024,
+        0,
+      );
     const path = join(folder, 'big.bin');
     writeFileSync(path, new Uint8Array(64 << 20).fill(1));
     const memory = new Memory(path);

@@ -154,7 +154,8 @@ static char *headers_of(char *const *flags, int count) {
     int n = 0;
     argv[n++] = (char *)COMPILER;
     for (int i = 0; i < count; i++) argv[n++] = flags[i];
-    argv[n++] = "-x", argv[n++] = "c-header", argv[n++] = "-o", argv[n++] = text("%s.gch%s", file, ""), argv[n++] = file;
+    argv[n++] = "-x", argv[n++] = "c-header";
+    argv[n++] = "-o", argv[n++] = text("%s.gch%s", file, ""), argv[n++] = file;
     run(argv, 1);
     if (rename(folder, own)) fail(own);
   }

@@ -5,11 +5,17 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { programText } from './quickCc.js';
 
+/** Where files lie in memory. */
+export const MEMORY = '/dev/shm';
+/** The folder of all temporary files of a run, where there is plenty of memory (vitest.config.ts makes it). */
+export const memoryFolder = (pid: number): string => join(MEMORY, `tilewright-${pid}`);
+
 /**
  * The folder of the run whose main process is `pid`; test files run in its children. globalSetup.ts creates and removes
  * it.
  */
-export const runFolder = (pid: number = process.ppid): string => join(tmpdir(), `tilewright-tests-${pid}`);
+export const runFolder = (pid: number = process.ppid): string =>
+  join(existsSync(memoryFolder(pid)) ? memoryFolder(pid) : tmpdir(), `tilewright-tests-${pid}`);
 
 /** The system's C compiler; its full path, as a test may put the one below in front of it on PATH. */
 const systemCc = (): string | undefined =>
