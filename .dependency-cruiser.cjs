@@ -158,7 +158,7 @@ module.exports = {
       name: 'no-test-in-product',
       severity: 'error',
       comment: 'What ships must build without the tests.',
-      from: { pathNot: '^test/' },
+      from: { pathNot: '^(test/|vitest[.]config[.]ts$)' },
       to: { path: '^test/' },
     },
     {
