@@ -101,20 +101,7 @@ template <int k, int rank, int stride, ShrinkersConfig config, class T> struct F
         shrink_load_batch<k, loads>(row, at, end, is_own, x);
         if (!has_factors) shrink_load_factors<k>(own.factors, slot, piece, at, y);
         has_factors = false;
-        unsigned all = 0;
-#pragma unroll
-        for (int s = 0; s < batch; s++) all |= x.of[s].x | y.of[s].x;
-        /* Zero bits of all of them: they are on the way together. */
-        acc[0] = __uint_as_float(__float_as_uint(acc[0]) | (all & no_bits));
-#pragma unroll
-        for (int s = 0; s < batch; s++) {
-#pragma unroll
-          for (int half = 0; half < 2; half++) {
-            unsigned fragment[4];
-            shrink_fragment(fragment, x.of[s], { 0u, 0u, 0u, 0u }, half);
-            shrink_add<T>(acc, fragment, y.of[s], half);
-          }
-        }
+        shrink_add_batch<T>(x, y, no_bits, acc);
       }
       sum = p == 0 ? float2{ acc[0], acc[1] } : shrink_sum(sum, { acc[0], acc[1] });
     }
