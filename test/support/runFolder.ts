@@ -1,6 +1,7 @@
 /** The folder of one run of all tests: caches of compiled kernels, which test files share, and temporary folders. */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, renameSync, writeFileSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { copyFileSync, existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { programText } from './quickCc.js';
@@ -42,4 +43,19 @@ export function quickCc(optimization: '-O1' | '-O3' = '-O3'): string | undefined
   });
   renameSync(own, path);
   return path;
+}
+
+/** Puts at `path` what `make` writes to the path that it gets: it is made once in a run for each `key`. */
+export function copyOfMade(key: string, path: string, make: (to: string) => void): void {
+  const folder = join(runFolder(), 'made');
+  const kept = join(folder, createHash('sha256').update(key).digest('hex'));
+  if (!existsSync(kept)) {
+    mkdirSync(folder, { recursive: true });
+    const own = `${kept}-${process.pid}`;
+    make(own);
+    renameSync(own, kept);
+  }
+  // A library that is loaded stays as it is.
+  rmSync(path, { force: true });
+  copyFileSync(kept, path);
 }

@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { loadKoffi } from '../../../runtime/cuda/loadKoffi.js';
 import { afterAll, describe, it } from 'vitest';
 import { loadCudaAddon, type CudaAddon } from '../../../runtime/cuda/addon.js';
+import { copyOfMade } from '../runFolder.js';
 
 const koffi = loadKoffi();
 
@@ -28,15 +29,17 @@ export function compileLibrary(
 ): string {
   const path = join(folder, `${name}.so`);
   const input = 'file' in source ? [source.file] : ['-x', 'c', '-'];
-  const { status, stderr } = spawnSync(
-    COMPILER ?? 'cc',
-    ['-std=gnu11', '-Wall', '-Wextra', '-Werror', '-O1', '-shared', '-fPIC', ...input, '-o', path, '-pthread'],
-    {
-      encoding: 'utf8',
-      ...('text' in source ? { input: source.text } : {}),
-    },
-  );
-  if (status !== 0) throw new Error(`The fake driver does not compile:\n${stderr}`);
+  copyOfMade(JSON.stringify(source), path, (to) => {
+    const { status, stderr } = spawnSync(
+      COMPILER ?? 'cc',
+      ['-std=gnu11', '-Wall', '-Wextra', '-Werror', '-O1', '-shared', '-fPIC', ...input, '-o', to, '-pthread'],
+      {
+        encoding: 'utf8',
+        ...('text' in source ? { input: source.text } : {}),
+      },
+    );
+    if (status !== 0) throw new Error(`The fake driver does not compile:\n${stderr}`);
+  });
   return path;
 }
 
