@@ -65,6 +65,27 @@ template <class T> TW_DEVICE void shrink_add(float (&acc)[4], const unsigned (&x
   mma<T>(acc, x, half == 0 ? y.x : y.z, half == 0 ? y.y : y.w);
 }
 
+/*
+ * Adds a batch of steps. Its operands are on the way together, where compilers would take them one after another: the
+ * first sum has zero bits of all of them. `no_bits`: 0, which no compiler knows.
+ */
+template <class T, int batch>
+TW_DEVICE void shrink_add_batch(const uint4 (&x)[batch], const uint4 (&y)[batch], unsigned no_bits, float (&acc)[4]) {
+  unsigned all = 0;
+#pragma unroll
+  for (int s = 0; s < batch; s++) all |= x[s].x | y[s].x;
+  acc[0] = __uint_as_float(__float_as_uint(acc[0]) | (all & no_bits));
+#pragma unroll
+  for (int s = 0; s < batch; s++) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      unsigned own[4];
+      shrink_fragment(own, x[s], { 0u, 0u, 0u, 0u }, half);
+      shrink_add<T>(acc, own, y[s], half);
+    }
+  }
+}
+
 /* What follows the first range of it, of the same number. */
 TW_DEVICE float2 shrink_sum(const float2 &sum, const float2 &more) {
   return { add(sum.x, more.x), add(sum.y, more.y) };

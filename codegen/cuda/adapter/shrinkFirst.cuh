@@ -101,7 +101,7 @@ template <int k, int rank, int stride, ShrinkersConfig config, class T> struct F
         shrink_load_batch<k, loads>(row, at, end, is_own, x);
         if (!has_factors) shrink_load_factors<k>(own.factors, slot, piece, at, y);
         has_factors = false;
-        shrink_add_batch<T>(x, y, no_bits, acc);
+        shrink_add_batch<T>(x.of, y.of, no_bits, acc);
       }
       sum = p == 0 ? float2{ acc[0], acc[1] } : shrink_sum(sum, { acc[0], acc[1] });
     }

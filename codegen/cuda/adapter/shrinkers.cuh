@@ -221,28 +221,6 @@ TW_DEVICE void shrink_load_factors(const T *factors, int slot, const ShrinkPiece
   shrink_load_batch<k, config>(row, at, ShrinkParts<k>::end(piece.part), true, y);
 }
 
-/*
- * Adds the products of a batch. Its operands are on the way together, where compilers would take them one after another:
- * the first sum has zero bits of all of them. `no_bits`: 0, which no compiler knows.
- */
-template <class T, ShrinkersConfig config>
-TW_DEVICE void shrink_add_batch(const ShrinkBatch<config> &x, const ShrinkBatch<config> &y, unsigned no_bits,
-    float (&acc)[4]) {
-  unsigned all = 0;
-#pragma unroll
-  for (int s = 0; s < config.batch; s++) all |= x.of[s].x | y.of[s].x;
-  acc[0] = __uint_as_float(__float_as_uint(acc[0]) | (all & no_bits));
-#pragma unroll
-  for (int s = 0; s < config.batch; s++) {
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-      unsigned own[4];
-      shrink_fragment(own, x.of[s], { 0u, 0u, 0u, 0u }, half);
-      shrink_add<T>(acc, own, y.of[s], half);
-    }
-  }
-}
-
 /* Shrinkers of a tile from row `row0` on, in launch number `launch`. All that they do is by whole warps. */
 template <int k, ShrinkersConfig config, int tile_m, int rank, class T, class State> struct Shrinkers {
   using Parts = ShrinkParts<k>;
@@ -295,7 +273,7 @@ template <int k, ShrinkersConfig config, int tile_m, int rank, class T, class St
       ShrinkBatch<config> x;
       load_rows(piece, at, x);
       has_factors = false;
-      shrink_add_batch<T>(x, y, no_bits, acc);
+      shrink_add_batch<T>(x.of, y.of, no_bits, acc);
     }
     if (local >= 0)
       publish((uint4 *)&tile.sums[piece.part][local][piece.column + 2 * quad],
