@@ -132,7 +132,7 @@ export const isTrialOf = ({ kernel, tokens }: ScheduleTrial, path: string, t: nu
 
 const GEMM = new RegExp(
   String.raw`^(wgmma|mma|simt|skinny|skinnyWgmma|grouped|micro) (\d+)[×x](\d+)[×x](\d+) s(\d+) c([12]) r(\d+) ` +
-    String.raw`(cooperative|pingpong|deferred)(?: rem(\d+))?(?: e(1))?$`,
+    String.raw`(cooperative|pingpong|deferred)(?: p([248]))?(?: rem(\d+))?(?: e(1))?$`,
 );
 const ATTENTION = /^(mma|simt|wgmma) q(\d+) k(\d+)(?: c([248]))?(?: t([24]))?(?: lone([5-8]))?(?: m([23]))?( shared)?$/;
 
@@ -140,7 +140,7 @@ const ATTENTION = /^(mma|simt|wgmma) q(\d+) k(\d+)(?: c([248]))?(?: t([24]))?(?:
 function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
   const gemm = GEMM.exec(key),
     attention = ATTENTION.exec(key),
-    loop = /^t(\d+)$/.exec(key);
+    loop = /^t(\d+)(?: l(4))?$/.exec(key);
   let found: CudaSchedule | undefined;
   if (gemm !== null && start.kind === 'gemm') {
     const [tm, tn, tk, stages, cluster, raster] = gemm.slice(2, 8).map(Number) as [
@@ -151,7 +151,7 @@ function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
       1 | 2,
       number,
     ];
-    const { remainderTn: _own, epilogueGroups: _groups, ...whole } = start;
+    const { parts: _parts, remainderTn: _own, epilogueGroups: _groups, ...whole } = start;
     found = {
       ...whole,
       skeleton: gemm[1] as 'wgmma',
@@ -162,8 +162,9 @@ function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
       cluster,
       raster,
       mode: gemm[8] as 'pingpong',
-      ...defined({ remainderTn: gemm[9] === undefined ? undefined : Number(gemm[9]) }),
-      ...defined({ epilogueGroups: gemm[10] === undefined ? undefined : 1 }),
+      ...defined({ parts: gemm[9] === undefined ? undefined : (Number(gemm[9]) as 2) }),
+      ...defined({ remainderTn: gemm[10] === undefined ? undefined : Number(gemm[10]) }),
+      ...defined({ epilogueGroups: gemm[11] === undefined ? undefined : 1 }),
     };
   } else if (attention !== null && start.kind === 'attention') {
     const [, skeleton, queries, keys, cluster, teams, lone, resident, shared] = attention;
@@ -179,7 +180,8 @@ function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
       ...defined({ sharesTiles: shared === undefined ? undefined : true }),
     };
   } else if (loop !== null && start.kind === 'loop') {
-    found = { ...start, threads: Number(loop[1]) };
+    const { lanes: _lanes, ...whole } = start;
+    found = { ...whole, threads: Number(loop[1]), ...defined({ lanes: loop[2] === undefined ? undefined : 4 }) };
   }
   return found !== undefined && cudaScheduling.key(found) === key.replace(/(?<=\d)x(?=\d)/g, '×') ? found : undefined;
 }
@@ -188,9 +190,12 @@ function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
  * `start` with the changes that a text such as `tm=192,mode=pingpong` lists; undefined if it lists none of its fields.
  */
 function fromChanges(text: string, start: CudaSchedule): CudaSchedule | undefined {
-  // remainderTn=0 and epilogueGroups=0 remove the fields.
-  const changed: Record<string, string | number | boolean> =
-    start.kind === 'gemm' ? { remainderTn: 0, epilogueGroups: 0, ...start } : { ...start };
+  // 0 removes an optional field.
+  const optional = start.kind === 'gemm' ? ['parts', 'remainderTn', 'epilogueGroups'] : [];
+  const changed: Record<string, string | number | boolean> = {
+    ...Object.fromEntries(optional.map((name) => [name, 0])),
+    ...start,
+  };
   for (const part of text.split(',')) {
     const [name = '', value = ''] = part.split('=', 2).map((each) => each.trim());
     const old = changed[name];
@@ -198,8 +203,7 @@ function fromChanges(text: string, start: CudaSchedule): CudaSchedule | undefine
     if (typeof old === 'number' && !/^\d{1,6}$/.test(value)) return undefined;
     changed[name] = typeof old === 'number' ? Number(value) : typeof old === 'boolean' ? value === 'true' : value;
   }
-  if (changed.remainderTn === 0) delete changed.remainderTn;
-  if (changed.epilogueGroups === 0) delete changed.epilogueGroups;
+  for (const name of optional) if (changed[name] === 0) delete changed[name];
   return changed as unknown as CudaSchedule;
 }
 

@@ -11,6 +11,7 @@ import { modelPath, packageRoot } from '../../bench/inputs.js';
 import { attentionSchedules } from '../../codegen/cuda/attention/schedules.js';
 import { cudaScheduling } from '../../codegen/cuda/encoding.js';
 import { TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
+import type { CudaGemmSchedule } from '../../ir/cuda.js';
 import type { AttentionKernel } from '../../ir/kernel.js';
 import type { CublasLt } from '../../runtime/cuda/cublasLt.js';
 import { readSettings } from '../../settings.js';
@@ -124,6 +125,18 @@ describeFake('runGpuBench on the fake driver', (fake) => {
       const trial = { kernel: roleOf(kernel.path), what: cudaScheduling.key(schedule) };
       expect(trialSchedule(trial, kernel, grouped, schedule)).toEqual(schedule);
     }
+  });
+
+  it('reads the keys of heads that blocks share, and tries whole ones', () => {
+    const { model: path } = parseOptions<GpuOptions>(gpuCommand(), ['--model', 'qwen3-8b'])!;
+    const normed = openBenchModel(modelPath(path), TYPICAL_FACTS.sm_90a, 48);
+    const kernel = normed.layer.find(({ path: own }) => own.endsWith('attention.qkv'))!;
+    const { schedule } = defaultChoice(kernel, normed, 1);
+    expect(schedule).toMatchObject({ skeleton: 'skinnyWgmma', parts: 2 });
+    const tried = (what: string) => trialSchedule({ kernel: roleOf(kernel.path), what }, kernel, normed, schedule);
+    expect(tried(cudaScheduling.key(schedule))).toEqual(schedule);
+    const { parts: _, ...whole } = { ...(schedule as CudaGemmSchedule), tn: 128, stages: 6 };
+    expect(tried('parts=0,tn=128,stages=6')).toEqual(whole);
   });
 
   it('reads every key of attention that a table may print', () => {
