@@ -5,7 +5,7 @@
 import { ATTENTION_KEYS, attentionSchedules, sharesRuns } from '../../codegen/cuda/attention/schedules.js';
 import { type CudaFacts, isLegalCuda } from '../../codegen/cuda/index.js';
 import { cudaScheduling } from '../../codegen/cuda/encoding.js';
-import type { CudaGemmSchedule, CudaGemmSkeleton, CudaSchedule } from '../../ir/cuda.js';
+import { type CudaGemmSchedule, type CudaGemmSkeleton, type CudaSchedule, PART_COUNTS } from '../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 
 interface Axes {
@@ -196,6 +196,7 @@ export class CudaSpace {
       ...modes.filter((mode) => mode !== from.mode).map((mode) => ({ ...three, mode })),
       ...(from.mode !== 'deferred' ? [] : [epilogueGroups === undefined ? four : three]),
       ...clusters.filter((cluster) => cluster !== from.cluster).map((cluster) => ({ ...from, cluster })),
+      ...otherParts(from),
     ];
     return [
       ...changed.flatMap((schedule) => this.deepest(schedule) ?? []),
@@ -260,6 +261,17 @@ export function referenceSchedule(
   }
   if (start.kind === 'loop') return start;
   throw new Error(`Kernel ${kernel.name} (${kernel.path}) cannot run on CUDA cores, so no candidate can be checked.`);
+}
+
+/** Tiles that half or twice as many blocks share groups of columns with; whole ones where one block has them. */
+function otherParts({ parts, ...from }: CudaGemmSchedule): CudaGemmSchedule[] {
+  const own = parts ?? 1;
+  const tile = { ...from, cluster: 1 } as const;
+  const shared = PART_COUNTS.filter((each) => each === 2 * own || 2 * each === own).map((each) => ({
+    ...tile,
+    ...{ parts: each, tn: (from.tn * own) / each },
+  }));
+  return own === 2 ? [{ ...tile, tn: 2 * from.tn }, ...shared] : shared;
 }
 
 /** Smaller tiles make too few products per loaded element and wait for L2 at any micro-batch size. */

@@ -208,6 +208,7 @@ export function skinnyWgmmaProblem(
 /** Why clusters of `parts` tiles have no whole groups, or columns of two segments. */
 function partsProblem(segments: readonly Segment[], tn: number, parts = 1): string | undefined {
   const width = parts * tn;
+  if (parts > 1 && !needsGroups(segments)) return 'its columns are in no groups that blocks could share';
   if (parts === 1 || segments.every((each) => isWidth(each, width))) return undefined;
   return `${parts} tiles of ${tn} columns are no whole groups of each segment`;
 }

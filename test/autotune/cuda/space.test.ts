@@ -9,6 +9,7 @@ import { cudaNumerics } from '../../../driver/targets/cudaDevice.js';
 import type { CudaGemmSchedule, CudaSchedule } from '../../../ir/cuda.js';
 import type { Bucket } from '../../../ir/plan.js';
 import { scoringBucket } from '../../../ir/scoring.js';
+import { normedQkv } from '../../codegen/cuda/normedHeads.js';
 import { kernelAt } from '../fixture.js';
 import { cudaModule, FACTS, MACHINE, WIDE } from './fixture.js';
 
@@ -33,6 +34,20 @@ describe('the space of a kernel', () => {
       expect(isLegalCuda(kernel, wide, reference, FACTS)).toBe(true);
       expect('skeleton' in reference ? reference.skeleton : 'loop').toBe('skeleton' in start ? 'simt' : 'loop');
     }
+  });
+});
+
+describe('heads that are normed behind their product', () => {
+  it('are tried whole and in more parts', () => {
+    const { kernel, module } = normedQkv({ hidden: 4096, headDim: 128, heads: 32, kvHeads: 8 });
+    const start = defaultCudaSchedule(kernel, module, FACTS, scoringBucket({ tokens: 1, rows: 1, longest: 256 }));
+    expect(start).toMatchObject({ tn: 64, parts: 2 });
+    const found = new CudaSpace(kernel, module, FACTS).neighbours(start) as readonly CudaGemmSchedule[];
+    const shares = found.map(({ tn, parts }) => `${tn} × ${parts ?? 1}`);
+    expect(shares).toEqual(expect.arrayContaining(['128 × 1', '32 × 4']));
+    const gateUp = kernelAt(wide, 'layers.0.ffn.gate_up');
+    const plain = defaultCudaSchedule(gateUp, wide, FACTS, scoringBucket({ tokens: 1, rows: 1, longest: 256 }));
+    for (const each of new CudaSpace(gateUp, wide, FACTS).neighbours(plain)) expect(each).not.toHaveProperty('parts');
   });
 });
 
