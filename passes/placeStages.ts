@@ -75,9 +75,14 @@ export const arenasOf = (stages: number): number => (stages === 1 ? 1 : 2);
 export const halfOf = (path: string): string => {
   const names = path.split('.');
   const at = names[0] === DRAFT ? 1 : 0;
-  if (names[at] !== 'layers') return names[0] ?? path;
-  const [half, ...layer] = names.slice(0, at + 3).reverse();
-  return [...layer.reverse(), half!.split('_')[0]].join('.');
+  const [half = path] =
+    names[at] === 'layers'
+      ? names
+          .slice(0, at + 3)
+          .join('.')
+          .split('_')
+      : names;
+  return half;
 };
 
 /** Bytes of each state, and the launches that use it. */

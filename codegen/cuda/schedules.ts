@@ -232,6 +232,8 @@ export function hasRoomBeside(kernel: GemmKernel, module: KernelModule, s: CudaG
   return FEW_ROWS.skinnyWgmma.sharedBytes(s, rowValuesOf(own, module), dtype, own) + bytes <= room;
 }
 
+const LANES_OF_SCANS = 'lanes are for scans';
+
 /** `true`, or the reason why `schedule` cannot be used for `kernel` on a GPU with these facts. */
 export function isLegalCuda(
   kernel: Kernel,
@@ -260,9 +262,10 @@ export function isLegalCuda(
         return `threads must be a multiple of 32, at most ${MAX_THREADS}`;
       if (kernel.anchor === 'scan')
         return scanProblem(kernel, schedule, facts.sharedBytesPerBlock - STATIC_SHARED) ?? true;
-      return schedule.lanes === undefined ? true : 'lanes are for scans';
+      return schedule.lanes === undefined ? true : LANES_OF_SCANS;
     case 'shrink':
       if (schedule.kind !== 'loop') return `a shrink kernel has a loop schedule, not ${schedule.kind}`;
+      if (schedule.lanes !== undefined) return LANES_OF_SCANS;
       return shrinkProblem(kernel, module, schedule, facts.arch) ?? true;
     default:
       return kernel satisfies never;

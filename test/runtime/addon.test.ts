@@ -70,7 +70,7 @@ describe('memory', () => {
   });
 
   it('returns dropped pages of a file', () => {
-    // Of files on a disk, and of those in memory.
+    // RssFile counts pages of files on a disk, RssShmem those of files in memory.
     const resident = (): number =>
       [...readFileSync('/proc/self/status', 'utf8').matchAll(/^Rss(?:File|Shmem):\s+(\d+)/gm)].reduce(
         (sum, [, size]) => sum + Number(size) / 1024,
