@@ -91,6 +91,8 @@ export interface DecoderConfig extends ModelConfig {
   readonly dividesScores?: true;
   /** Whether a branch is added to what its norm gives, in place of the stream before. Default: it is not. */
   readonly keepsNormed?: true;
+  /** Whether a norm stands before the head. Default: it does. */
+  readonly hasFinalNorm?: false;
   /** Soft caps: scores or logits x become cap·tanh(x / cap). Default: none. */
   readonly caps?: Caps;
   /** Literal factors. Default of each: that of LLaMA. */
@@ -142,6 +144,7 @@ export type Differences = Pick<
   | 'hasHeadBias'
   | 'dividesScores'
   | 'keepsNormed'
+  | 'hasFinalNorm'
   | 'embeddingWidth'
 >;
 

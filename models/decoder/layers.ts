@@ -471,8 +471,10 @@ export function buildLayers(
   }
 
   const head = `${shape.tieWordEmbeddings ? names.embedding : names.head}.weight`;
+  const lastNorm = (x: Value, rounded = x, factor = 1): Value =>
+    shape.hasFinalNorm === false ? times(rounded, factor, 'scaled') : norm(x, names.finalNorm, { rounded, factor });
   const logits = (last: Value): Value => {
-    const normed = norm(last, names.finalNorm, { factor: factors.logits });
+    const normed = lastNorm(last, last, factors.logits);
     const rows = between(normed, 'out', narrow, 'narrowed');
     const isBiased = shape.hasHeadBias === true;
     const product = linear(rows, weight(head, [shape.vocabSize, narrow]), isBiased ? 'head_product' : 'logits');
@@ -482,16 +484,13 @@ export function buildLayers(
   };
   // Factors and caps of logits are those of the vocabulary's, as in transformers.
   const classLogits = (last: Value, { layers }: ClassHead): Value =>
-    layers.reduce(
-      (x, { module, rows, isBiased }, i) => {
-        const isLast = i === layers.length - 1;
-        const matrix = weight(`${module}.weight`, [rows, x.type.shape.at(-1) as number]);
-        const product = linear(x, matrix, isLast && !isBiased ? 'class_logits' : 'class_product');
-        const bias = isBiased ? toF32(weight(`${module}.bias`, [rows]), 'class_bias') : undefined;
-        const sum = bias === undefined ? product : b.add('add', { a: product, b: bias }, {}, 'class_logits');
-        return isLast ? sum : b.add('max', { a: sum, b: b.add('const', {}, { value: 0 }, 'zero') }, {}, 'rectified');
-      },
-      norm(last, names.finalNorm),
-    );
-  return { h, streams, normed: (last, rounded) => norm(last, names.finalNorm, { rounded }), logits, classLogits };
+    layers.reduce((x, { module, rows, isBiased }, i) => {
+      const isLast = i === layers.length - 1;
+      const matrix = weight(`${module}.weight`, [rows, x.type.shape.at(-1) as number]);
+      const product = linear(x, matrix, isLast && !isBiased ? 'class_logits' : 'class_product');
+      const bias = isBiased ? toF32(weight(`${module}.bias`, [rows]), 'class_bias') : undefined;
+      const sum = bias === undefined ? product : b.add('add', { a: product, b: bias }, {}, 'class_logits');
+      return isLast ? sum : b.add('max', { a: sum, b: b.add('const', {}, { value: 0 }, 'zero') }, {}, 'rectified');
+    }, lastNorm(last));
+  return { h, streams, normed: lastNorm, logits, classLogits };
 }

@@ -247,7 +247,7 @@ export function decoderTensors(
       : [rowsBehind(positionsTensor(names), positions.before, config.positionRows, hidden)]),
     ...(names.embeddingNorm === undefined ? [] : norm(names.embeddingNorm)),
     ...Array.from({ length: config.layers }, (_, i) => layerTensors(`${names.layers}.${i}`, i)).flat(),
-    ...norm(names.finalNorm),
+    ...(config.hasFinalNorm === false ? [] : norm(names.finalNorm)),
     ...between(widths?.out, narrow, hidden),
     ...(config.head?.layers ?? []).flatMap(({ module, rows: out, isBiased }, i, layers) =>
       linear(module, out, layers[i - 1]?.rows ?? hidden, isBiased),

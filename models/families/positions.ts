@@ -130,13 +130,13 @@ export const POSITION_FAMILIES = [
       const hidden = read.whole('hidden_size', 768, [1, 1 << 16]);
       const width = read.whole('word_embed_proj_dim', hidden, [1, 1 << 16]);
       const isBefore = read.flag('do_layer_norm_before', true);
-      if (isBefore && read.flag('_remove_final_layer_norm'))
-        read.fail('_remove_final_layer_norm is true: a model without a last norm is not supported');
+      const hasFinalNorm = !isBefore || !read.flag('_remove_final_layer_norm');
       return {
         ...shared(read, 2048),
         ...(read.flag('layer_norm_elementwise_affine', true) ? {} : { norm: BARE }),
         biased: read.flag('enable_bias', true) ? ALL_BIASES : [],
         ...(isBefore ? {} : { keepsNormed: true as const }),
+        ...(hasFinalNorm ? {} : { hasFinalNorm }),
         ...(width === hidden ? {} : { embeddingWidth: width }),
       };
     },

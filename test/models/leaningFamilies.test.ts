@@ -226,3 +226,40 @@ it.each([true, false])('OPT: norms behind sums, narrow embeddings, weights in it
     ),
   );
 });
+
+it('OPT without a norm before the head', () => {
+  const { logProb, weights } = ofGraph(
+    {
+      ...{ architectures: ['OPTForCausalLM'], model_type: 'opt', ...SIZES, ffn_dim: 20 },
+      ...{ _remove_final_layer_norm: true, max_position_embeddings: 64 },
+    },
+    TOKENS,
+  );
+  const own = layerNorm(1e-5);
+  const at = 'model.decoder';
+  const places = weights.get(`${at}.embed_positions.weight`)!.slice(2 * HIDDEN);
+  const start = embedded(weights, `${at}.embed_tokens.weight`, TOKENS, HIDDEN).map((row, i) =>
+    add(row, [...places.slice(i * HIDDEN, (i + 1) * HIDDEN)]),
+  );
+  let rows: readonly Row[] = start;
+  for (let layer = 0; layer < 2; layer++) {
+    const below = `${at}.layers.${layer}`;
+    const tokens = rows.map((row) => {
+      const x = own(weights, `${below}.self_attn_layer_norm`, row);
+      const [q, k, v] = ['q', 'k', 'v'].map((name) => heads(linear(weights, `${below}.self_attn.${name}_proj`, x), 4));
+      return { q: q!, k: k!, v: v! };
+    });
+    const mixed = attend(tokens, 4 ** -0.5);
+    rows = rows.map((row, i) => {
+      const stream = add(row, linear(weights, `${below}.self_attn.out_proj`, mixed[i]!));
+      const x = own(weights, `${below}.final_layer_norm`, stream);
+      const inner = linear(weights, `${below}.fc1`, x).map((value) => Math.max(0, value));
+      return add(stream, linear(weights, `${below}.fc2`, inner));
+    });
+  }
+  expect(weights.has(`${at}.final_layer_norm.weight`)).toBe(false);
+  expectSame(
+    logProb,
+    logProbabilities(TOKENS, rows, (row) => linear(weights, `${at}.embed_tokens`, row)),
+  );
+});

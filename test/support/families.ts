@@ -283,6 +283,7 @@ const FAMILIES: Readonly<Record<string, Own>> = {
     activation_function: dice.pick(['relu', 'gelu']),
     ...{ do_layer_norm_before: dice.chance(0.6), layer_norm_elementwise_affine: dice.chance(0.8) },
     word_embed_proj_dim: dice.pick([null, null, 16, 24]),
+    _remove_final_layer_norm: dice.chance(0.3),
   }),
   llama4_text: (dice, { layers }) => ({
     num_local_experts: dice.pick([1, 2, 4, 8]),
