@@ -22,7 +22,7 @@ import { temporaryFolder, writeJson } from '../models/support.js';
 import { expectSame } from '../support/numbers.js';
 import { FORMATS, quantizedTensors, safetensorsOf, writeQuantized } from '../support/quantizedCheckpoints.js';
 import { float } from '../support/quantizeMatrix.js';
-import { randomTrees } from '../support/families.js';
+import { randomTrees } from '../support/familyTrees.js';
 import { SILENT } from '../support/silent.js';
 
 const SMALL: Json = { ...CONFIG, tie_word_embeddings: false };

@@ -19,7 +19,7 @@ import { environment } from '../e2e/support.js';
 import { temporaryFolder, writeJson } from '../models/support.js';
 import { FORMATS, quantizedTensors, safetensorsOf, writeQuantized } from '../support/quantizedCheckpoints.js';
 import { float, gptqWriter } from '../support/quantizeMatrix.js';
-import { randomTrees } from '../support/families.js';
+import { randomTrees } from '../support/familyTrees.js';
 import { SILENT } from '../support/silent.js';
 
 /** The kernels of end-to-end tests, which are compiled once in a run of tests. */

@@ -15,7 +15,7 @@ import type { Checkpoint } from '../../models/checkpoint.js';
 import type { Json } from '../../models/model/model.js';
 import { environment } from '../e2e/support.js';
 import { temporaryFolder, writeJson } from '../models/support.js';
-import { randomTrees } from '../support/families.js';
+import { randomTrees } from '../support/familyTrees.js';
 import { FORMATS, quantizedTensors, safetensorsOf, writeQuantized } from '../support/quantizedCheckpoints.js';
 import { float } from '../support/quantizeMatrix.js';
 import { SILENT } from '../support/silent.js';

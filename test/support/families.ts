@@ -1,4 +1,4 @@
-/** Random configurations of every family, as config.json has them, and random trees for their models. */
+/** Random configurations of every family, as config.json has them. */
 import type { Json } from '../../models/model/model.js';
 import { Dice } from './dice.js';
 
@@ -286,8 +286,12 @@ const FAMILIES: Readonly<Record<string, Own>> = {
     _remove_final_layer_norm: dice.chance(0.3),
   }),
   llama4_text: (dice, { layers }) => ({
-    num_local_experts: dice.pick([1, 2, 4, 8]),
-    num_experts_per_tok: 1,
+    ...dice.pick<Json>([
+      { num_local_experts: 1, num_experts_per_tok: 1 },
+      { num_local_experts: 8, num_experts_per_tok: 1 },
+      { num_local_experts: 4, num_experts_per_tok: 2 },
+      { num_local_experts: 8, num_experts_per_tok: 3 },
+    ]),
     attention_chunk_size: dice.whole(2, 9),
     floor_scale: dice.whole(2, 5),
     no_rope_layers: Array.from({ length: layers }, () => dice.whole(0, 1)),
@@ -475,27 +479,4 @@ export function randomFamily(type: string, seed: number): Json {
       : { rope_parameters: { rope_theta: theta, rope_type: 'default' } }),
     ...FAMILIES[type]!(dice, { layers, heads, headDim }),
   };
-}
-
-/** Trees of `count` tokens in depth-first order, and rows of them that are scored. */
-export function randomTrees(
-  seed: number,
-  count: number,
-  vocab: number,
-): Readonly<Record<'tokens' | 'position' | 'subtreeEnd' | 'row' | 'target', readonly number[]>> {
-  const dice = new Dice(seed);
-  const position: number[] = [];
-  for (let token = 0; token < count; token++) {
-    const before = position.at(-1);
-    // Mostly the next token of a path; else a branch of one of its tokens, or a new tree.
-    position.push(before === undefined ? 0 : dice.chance(0.8) ? before + 1 : dice.whole(0, before));
-  }
-  const subtreeEnd = position.map((depth, token) => {
-    const next = position.findIndex((other, at) => at > token && other <= depth);
-    return next < 0 ? count : next;
-  });
-  const row = Array.from({ length: count }, (_, token) => token).filter(() => dice.chance(0.6));
-  if (row.length === 0) row.push(count - 1);
-  const token = (): number => dice.whole(0, vocab - 1);
-  return { tokens: position.map(token), position, subtreeEnd, row, target: row.map(token) };
 }

@@ -10,7 +10,8 @@ import type { Json } from '../../models/model/model.js';
 import type { Numerics } from '../../passes/numerics.js';
 import { lower, optimize } from '../../passes/runPasses.js';
 import { runGenerated } from '../codegen/harness.js';
-import { Dice, randomTrees } from './families.js';
+import { Dice } from './families.js';
+import { randomTrees } from './familyTrees.js';
 
 const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };
 const BF16: Numerics = { activations: 'bf16', weights: { layout: 'vnni', format: 'bf16' } };

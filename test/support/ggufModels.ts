@@ -8,7 +8,7 @@ import type { Json } from '../../models/model/model.js';
 import { randomOf } from '../fuzz/mutate.js';
 import { safetensors, temporaryFolder, writeJson } from '../models/support.js';
 import { storedValues } from './checkpoints.js';
-import { randomTrees } from './families.js';
+import { randomTrees } from './familyTrees.js';
 import type { PlainTensor } from './gguf.js';
 
 export const SIZES = {
