@@ -3,7 +3,7 @@
  * their pairs. For few rows it runs them itself, as its schedule says (CudaGemmSchedule.routes): each takes less than a
  * launch and what a launch waits for. Kernels in, kernels out.
  */
-import type { GemmKernel, Kernel, KernelModule, LoopKernel, Routing } from '../ir/kernel.js';
+import type { GemmKernel, Kernel, KernelModule, LoopKernel, RouteKernel, Routing } from '../ir/kernel.js';
 import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
 import { defined } from '../system/defined.js';
 
@@ -24,15 +24,18 @@ function routingOf(kernel: GemmKernel, [route, behind]: readonly Kernel[]): Rout
     outputs.some(({ kind, buffer }) => kind === 'store' && buffer === logits),
   );
   if (storing.length !== 1) return undefined;
-  const gather = behind?.anchor === 'loop' && isGather(behind, route.pairs.order, kernel) ? behind : undefined;
+  const gather = behind?.anchor === 'loop' && isGather(behind, route, kernel) ? behind : undefined;
   return { route, ...defined({ gather }) };
 }
 
-/** Whether a loop makes rows of pairs, by the rows that `order` lists, from what was there before the product. */
-function isGather(loop: LoopKernel, order: string, product: GemmKernel): boolean {
+/** Whether a loop makes rows of pairs, by the rows that `route` lists, from what was there before the product. */
+function isGather(loop: LoopKernel, route: RouteKernel, product: GemmKernel): boolean {
   const reads = kernelReads(loop);
+  const order = route.pairs?.order;
   return (
+    order !== undefined &&
     reads.has(order) &&
+    [...kernelWrites(route)].every((name) => name === order || !reads.has(name)) &&
     loop.beside === undefined &&
     loop.finish === undefined &&
     loop.headDim === undefined &&

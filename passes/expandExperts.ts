@@ -8,7 +8,8 @@ import {
   type Value,
 } from '../ir/graph/graph.js';
 import { at } from '../system/at.js';
-import { type Mixture, MixtureSearch } from './recognizeExperts.js';
+import { eliminateDeadCode } from './eliminateDeadCode.js';
+import { biasByOwner, type Mixture, MixtureSearch } from './recognizeExperts.js';
 
 /** In the paths of kernels that multiply every row by the matrices of every expert. */
 export const EVERY_EXPERT = 'every_expert';
@@ -20,23 +21,27 @@ export const EVERY_EXPERT = 'every_expert';
  */
 export function expandExperts(graph: Graph): Graph {
   const search = new MixtureSearch(graph);
-  const mixtures = new Map<Node, Mixture>();
+  const biased = search.biased(graph);
+  const within = new Set<Node>([...biased.values()].map(({ product }) => product));
+  const mixtures = new Map<Node, Mixture>([...biased].map(([node, { mixture }]) => [node, mixture]));
   for (const node of graph.nodes) {
-    const found = node.op === 'linear' ? search.match(node) : undefined;
+    const found = node.op === 'linear' && !within.has(node) ? search.match(node) : undefined;
     if (found !== undefined) mixtures.set(node, found);
   }
   if (mixtures.size === 0) return graph;
   const behind = nodesBehind(
     graph,
-    [...mixtures.values()].map(({ weights }) => weights),
+    [...mixtures.values()].flatMap(({ weights, scales }) => [weights, ...(scales === undefined ? [] : [scales])]),
   );
-  return rewrite(graph, (node, rewriter) => {
+  const next = rewrite(graph, (node, rewriter) => {
     const mixture = mixtures.get(node);
-    if (mixture !== undefined) return sumOf(mixture, node, rewriter);
+    if (mixture !== undefined) return sumOf(mixture, node, search, rewriter);
     if (!behind.has(node)) return undefined;
     if (node.op === 'top_mask') return maskOf(node, rewriter);
     return node.op === 'reduce_max' ? maximumOf(node, rewriter) : undefined;
   });
+  // Products whose biases are added elsewhere are left without a reader.
+  return biased.size === 0 ? next : eliminateDeadCode(next);
 }
 
 /** The nodes that `values` are computed from and that reduce rows with fixed columns. */
@@ -114,40 +119,62 @@ function maskOf({ operands, attributes }: NodeOf<'top_mask'>, rewriter: Rewriter
   return kept.reduce((sum, each) => rewriter.add('add', { a: sum, b: each }, {}, 'mask'));
 }
 
-/** Σ_e (inner_e ∘ w[:, e])·down_e */
-function sumOf({ x, inner, weights, experts, down }: Mixture, node: Node, rewriter: Rewriter): Value {
+/** Σ_e (inner_e ∘ w[:, e])·down_e, plus w[:, e] times the bias of down_e where there is one. */
+function sumOf(mixture: Mixture, node: Node, search: MixtureSearch, rewriter: Rewriter): Value {
   const path = `${node.path}.${EVERY_EXPERT}`;
-  const [left, shares] = [rewriter.map(x), rewriter.map(weights)];
+  const { experts, down, downBias } = mixture;
+  const shares = rewriter.map(mixture.weights);
   const parts = Array.from({ length: experts }, (_, expert) => {
-    const own = innerOf(inner, left, expert, path, rewriter);
-    const weighted = rewriter.add('mul', { a: own, b: column(rewriter, shares, expert, path) }, {}, 'weighted', path);
-    return rewriter.add('linear', { x: weighted, w: rewriter.map(at(down, expert)) }, {}, 'part', path);
+    const share = column(rewriter, shares, expert, path);
+    const own = innerOf(mixture, expert, path, search, rewriter);
+    const weighted = rewriter.add('mul', { a: own, b: share }, {}, 'weighted', path);
+    const part = rewriter.add('linear', { x: weighted, w: rewriter.map(at(down, expert)) }, {}, 'part', path);
+    if (downBias === undefined) return part;
+    const bias = rewriter.scope(path, () => biasOfExpert(downBias, mixture, expert, rewriter));
+    const added = rewriter.add('mul', { a: bias, b: share }, {}, 'bias_part', path);
+    return rewriter.add('add', { a: part, b: added }, {}, 'part_biased', path);
   });
   return parts.reduce((sum, part) => rewriter.add('add', { a: sum, b: part }, {}, 'mixed', path));
 }
 
+/** Row `expert` of a table of biases for every row, f32[rows, columns]. The number of the row is read from memory. */
+function biasOfExpert(table: Value, { x }: Mixture, expert: number, rewriter: Rewriter): Value {
+  const number = literal(rewriter, expert);
+  const row = rewriter.add('iota', {}, { size: x.type.shape.slice(0, 1) }, 'row');
+  const float = rewriter.add('cast', { x: row }, { dtype: 'f32' }, 'row');
+  const least = rewriter.add('max', { a: float, b: number }, {}, 'at_least');
+  const owner = rewriter.add('min', { a: least, b: number }, {}, 'owner');
+  return biasByOwner(table, rewriter.add('cast', { x: owner }, { dtype: 'i32' }, 'owner'), rewriter);
+}
+
 /** `inner` of one expert, from its own matrices. */
-function innerOf(v: Value, x: Value, expert: number, path: string, rewriter: Rewriter): Value {
+function innerOf(mixture: Mixture, expert: number, path: string, search: MixtureSearch, rewriter: Rewriter): Value {
+  const { inner, x, experts, scales } = mixture;
+  const left = rewriter.map(x);
+  const by = scales && column(rewriter, rewriter.map(scales), expert, path);
+  const read = by === undefined ? left : rewriter.add('mul', { a: left, b: by }, {}, 'scaled', path);
   const known = new Map<Value, Value>();
   const copy = (of: Value): Value => {
     const done = known.get(of);
     if (done !== undefined) return done;
-    const now = rewriter.map(of);
-    const node = rewriter.definition(now);
+    const table = search.biasTable(of, experts);
+    const node = search.scaledProducts(of, experts)?.products ?? search.definition(of);
     const made =
-      node === undefined || of.type.shape.length === 0
-        ? now
-        : node.op === 'linear'
-          ? rewriter.add('linear', { x, w: matrixOf(node, expert, rewriter) }, {}, 'own_product', path)
-          : rewriter.copy(node, copy, 'own_inner', path);
+      table !== undefined
+        ? rewriter.scope(path, () => biasOfExpert(table, mixture, expert, rewriter))
+        : node === undefined || of.type.shape.length === 0
+          ? rewriter.map(of)
+          : node.op === 'linear'
+            ? rewriter.add('linear', { x: read, w: matrixOf(node, expert, search, rewriter) }, {}, 'own_product', path)
+            : rewriter.copy(node, copy, 'own_inner', path);
     known.set(of, made);
     return made;
   };
-  return copy(v);
+  return copy(inner);
 }
 
-function matrixOf({ operands }: NodeOf<'linear'>, expert: number, rewriter: Rewriter): Value {
-  const all = rewriter.definition(operands.w);
+function matrixOf({ operands }: NodeOf<'linear'>, expert: number, search: MixtureSearch, rewriter: Rewriter): Value {
+  const all = search.definition(operands.w);
   if (all?.op !== 'concat') throw new Error(`%${operands.w.name} has no matrix of each expert.`);
-  return at(all.operands.matrices, expert);
+  return rewriter.map(at(all.operands.matrices, expert));
 }

@@ -217,7 +217,13 @@ export class PlacedValues {
 
   /** Index of the last group that must run before `v` can be read; −1 if there is none. */
   protected readyAt(v: Value): number {
-    return Math.max(this.contentAt(v), ...this.indicesOf(v).map((index) => this.readyAt(index)));
+    return Math.max(this.contentAt(v), ...this.indicesOf(v).map((index) => this.storedAt(index)));
+  }
+
+  /** Index of the last group that must run before `v` can be read from memory. */
+  private storedAt(v: Value): number {
+    const copy = this.copies.get(this.viewed(v));
+    return copy === undefined ? this.readyAt(v) : this.indexOf(copy);
   }
 
   /** The indices by which `v` is gathered. */

@@ -47,7 +47,7 @@ export function recognizeExperts(graph: Graph): Graph {
 }
 
 function build(
-  { x: read, inner, weights: shares, experts, down, downBias }: Mixture,
+  { x: read, inner, weights: shares, scales, experts, down, downBias }: Mixture,
   routing: Routing,
   node: Node,
   search: MixtureSearch,
@@ -85,8 +85,11 @@ function build(
   const factor = weights[0];
   const input =
     scaled === undefined || factor === undefined ? own : rewriter.add('mul', { a: own, b: factor }, {}, 'scaled', path);
-  const rows = { x: input, index: order };
-  const gathered = rewriter.add('gather_rows', rows, {}, `${x.name}_by_expert`, `${path}.gather`);
+  const gathered = rewriter.scope(`${path}.gather`, () => {
+    const by = scales && ofPairs(weights, places, order, rewriter);
+    const rows = rewriter.add('gather_rows', { x: input, index: order }, {}, `${x.name}_by_expert`);
+    return by === undefined ? rows : rewriter.add('mul', { a: rows, b: by }, {}, 'scaled_by_expert');
+  });
   const grouped = copyOf(inner, { gathered, chosen, owners, experts }, search, rewriter);
   return rewriter.scope(path, () => {
     const matrices = rewriter.add('concat', { matrices: down.map(rewriter.map) }, { axis: 0 }, 'down_of_each');
@@ -95,14 +98,37 @@ function build(
     const results =
       downBias === undefined
         ? products
-        : rewriter.add('add', { a: products, b: ownBias(downBias, owners!, rewriter) }, {}, 'down_biased', node.path);
+        : rewriter.add(
+            'add',
+            { a: products, b: biasByOwner(downBias, owners!, rewriter) },
+            {},
+            'down_biased',
+            node.path,
+          );
     const parts = places.map((place, slot) => {
       const part = rewriter.add('gather_rows', { x: results, index: place }, {}, 'part');
-      if (scaled !== undefined) return part;
+      if (scaled !== undefined || scales !== undefined) return part;
       return rewriter.add('mul', { a: part, b: at(weights, slot) }, {}, 'weighted_part');
     });
     return parts.reduce((sum, part) => rewriter.add('add', { a: sum, b: part }, {}, 'mixed'));
   });
+}
+
+/**
+ * f32[pairs, 1]: the weight of each pair of `order`. A row's pair has the weight of the slot whose place it is in.
+ */
+function ofPairs(weights: readonly Value[], places: readonly Value[], order: Value, rewriter: Rewriter): Value {
+  const { shape } = order.type;
+  const zero = rewriter.add('const', {}, { value: 0 }, 'zero');
+  const pair = rewriter.add('iota', {}, { size: shape }, 'pair');
+  const column = (v: Value, hint: string): Value => rewriter.add('reshape', { x: v }, { shape: [...shape, 1] }, hint);
+  const parts = weights.map((weight, slot) => {
+    const place = rewriter.add('gather_rows', { x: at(places, slot), index: order }, {}, 'place_of_slot');
+    const condition = rewriter.add('eq', { a: column(place, 'place'), b: column(pair, 'pair') }, {}, 'is_own');
+    const own = rewriter.add('gather_rows', { x: weight, index: order }, {}, 'weight_of_slot');
+    return rewriter.add('select', { condition, a: own, b: zero }, {}, 'weight_of_pair');
+  });
+  return parts.reduce((sum, part) => rewriter.add('add', { a: sum, b: part }, {}, 'weight_of_pair'));
 }
 
 /** Rows by pair, their experts, and how many experts there are. `owners`: the expert of each pair, where asked. */
@@ -113,8 +139,8 @@ interface Pairs {
   readonly experts: number;
 }
 
-/** The biases of a pair's expert, f32[pairs, columns]. Tables are read as they are stored, and widened then. */
-function ownBias(table: Value, owners: Value, rewriter: Rewriter): Value {
+/** Biases of the owners of rows, f32[rows, columns]. Tables are read as they are stored, and widened then. */
+export function biasByOwner(table: Value, owners: Value, rewriter: Rewriter): Value {
   const rows = rewriter.map(table);
   const cast = rewriter.definition(rows);
   const stored = cast?.op === 'cast' ? cast.operands.x : rows;
@@ -135,19 +161,20 @@ function copyOf(
     if (done !== undefined) return done;
     const bias = search.biasTable(v, experts);
     if (bias !== undefined) {
-      const own = ownBias(bias, owners!, rewriter);
+      const own = biasByOwner(bias, owners!, rewriter);
       known.set(v, own);
       return own;
     }
-    const now = rewriter.map(v);
-    const node = rewriter.definition(now);
+    // Where experts read rows times their weights, these are what is gathered.
+    const node = search.scaledProducts(v, experts)?.products ?? search.definition(v);
+    const now = rewriter.map(node?.result ?? v);
     const made =
       node === undefined || v.type.shape.length === 0
         ? now
         : node.op === 'linear'
           ? rewriter.add(
               'expert_linear',
-              { x: gathered, w: node.operands.w, experts: chosen },
+              { x: gathered, w: rewriter.map(node.operands.w), experts: chosen },
               { experts },
               `${now.name}_by_expert`,
               node.path,
@@ -178,6 +205,8 @@ export interface Mixture {
   readonly inner: Value;
   /** f32[rows, experts], as `inner` is multiplied by it. */
   readonly weights: Value;
+  /** f32[rows, experts]: what experts read x times; `weights` say then who is chosen. Default: they read x. */
+  readonly scales?: Value;
   /** Undefined if the weights are not known to be 0 but for a few experts. */
   readonly routing: Routing | undefined;
   readonly experts: number;
@@ -185,6 +214,12 @@ export interface Mixture {
   readonly down: readonly Value[];
   /** [experts, columns]: biases of the second products. */
   readonly downBias?: Value;
+}
+
+/** What products with the matrices of all experts are made of: rows, and by what they are multiplied, if they are. */
+interface Lefts {
+  readonly rows: Set<Value>;
+  readonly scales: Set<Value | undefined>;
 }
 
 export class MixtureSearch {
@@ -196,6 +231,9 @@ export class MixtureSearch {
     this.defs = definitions(graph);
   }
 
+  /** The node that computes `v`. */
+  readonly definition = (v: Value): Node | undefined => this.defs.get(v);
+
   /** The mixture whose sum is the product `node`. */
   match({ operands: { x: flat, w: matrix } }: NodeOf<'linear'>): Mixture | undefined {
     const { m } = this;
@@ -206,12 +244,13 @@ export class MixtureSearch {
     for (const [left, right] of m.pairs(weighted, 'mul')) {
       const [inner, weights] = [m.through(left, 'reshape'), m.through(right, 'reshape')];
       if (inner === undefined || weights === undefined || !this.isPerExpert(left, right, experts)) continue;
-      const lefts = new Set<Value>();
-      if (weights.type.shape.length !== 2 || !this.isOfProducts(inner, experts, lefts) || lefts.size !== 1) continue;
-      const [x] = lefts;
-      const routing = this.routing(weights, experts);
+      const found: Lefts = { rows: new Set(), scales: new Set() };
+      if (weights.type.shape.length !== 2 || !this.isOfProducts(inner, experts, found)) continue;
+      const [[x], [scales]] = [found.rows, found.scales];
+      if (found.rows.size !== 1 || found.scales.size !== 1 || x?.type.shape.length !== 2) continue;
+      const routing = scales === undefined ? this.routing(weights, experts) : this.ofScales(scales, weights, experts);
       const known = routing !== undefined && routing.chosen <= MAX_CHOSEN ? routing : undefined;
-      if (x?.type.shape.length === 2) return { x, inner, weights, routing: known, experts, down };
+      return { x, inner, weights, ...defined({ scales }), routing: known, experts, down };
     }
     return undefined;
   }
@@ -247,6 +286,20 @@ export class MixtureSearch {
     return node !== undefined && node.op !== 'linear' && node.inputs.some((operand) => this.hasBiases(operand));
   }
 
+  /**
+   * The products of x and the matrices of all experts in `v`, if that is those [rows, E·width] times a number for each
+   * row and expert, and the numbers [rows, E].
+   */
+  scaledProducts(v: Value, experts: number): { readonly products: NodeOf<'linear'>; readonly by: Value } | undefined {
+    const { m } = this;
+    for (const [left, right] of m.pairs(m.through(v, 'reshape'), 'mul')) {
+      const [products, by] = [m.node(m.through(left, 'reshape'), 'linear'), m.through(right, 'reshape')];
+      if (products === undefined || by?.type.shape.length !== 2 || !this.isPerExpert(left, right, experts)) continue;
+      return { products, by };
+    }
+    return undefined;
+  }
+
   /** The x where `v` is x times the weight of a row's only expert, by which `shares` are divided. */
   scaledInput(v: Value, shares: Value): Value | undefined {
     const sum = this.m.node(shares, 'div')?.operands.b;
@@ -268,20 +321,30 @@ export class MixtureSearch {
     return rows === same && count === experts && each === experts && one === 1 && typeof width === 'number';
   }
 
-  /** Whether `v` is elementwise in x·Wᵀ, where W has a matrix of each expert. The values x are added to `lefts`. */
-  private isOfProducts(v: Value, experts: number, lefts: Set<Value>): boolean {
+  /** Whether `v` is elementwise in x·Wᵀ, where W has a matrix of each expert. Adds what is multiplied to `lefts`. */
+  private isOfProducts(v: Value, experts: number, lefts: Lefts): boolean {
     const node = this.defs.get(v);
     if (v.type.shape.length === 0 && this.m.literal(v) !== undefined) return true;
     if (this.biasTable(v, experts) !== undefined) return true;
-    if (node?.op === 'linear') {
-      lefts.add(node.operands.x);
-      return this.concat(node.operands.w, 0)?.length === experts;
+    const scaled = this.scaledProducts(v, experts);
+    const products = scaled?.products ?? (node?.op === 'linear' ? node : undefined);
+    if (products !== undefined) {
+      lefts.rows.add(products.operands.x);
+      lefts.scales.add(scaled?.by);
+      return this.concat(products.operands.w, 0)?.length === experts;
     }
     return (
       node !== undefined &&
       OPS[node.op].fuse === 'elementwise' &&
       node.inputs.every((operand) => this.isOfProducts(operand, experts, lefts))
     );
+  }
+
+  /** The choice where `scales` are scores of the experts that `mask` marks. */
+  private ofScales(scales: Value, mask: Value, experts: number): Routing | undefined {
+    if (!this.m.pairs(scales, 'mul').some(([, by]) => by === mask)) return undefined;
+    const found = this.kept(scales, experts);
+    return found === undefined ? undefined : { ...found, normalized: false };
   }
 
   /** The scores of chosen experts, or their parts of the sum, and that times a literal. */

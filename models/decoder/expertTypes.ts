@@ -38,7 +38,10 @@ export interface ExpertsConfig {
   readonly routing?: RoutingConfig;
   /** Inner width of an expert that every token takes, times a gate of its own. Default: there is none. */
   readonly sharedWidth?: number;
-  /** True if a row's only expert reads it times its weight, and what it gives is added as it is. Default: false. */
+  /**
+   * True if experts read a row times their weights for it, and what they give is added as it is. Weights of several
+   * experts are their scores then. Default: false.
+   */
   readonly scalesInputs?: boolean;
   /** False if what that expert gives is added as it is. Default: true. */
   readonly hasSharedGate?: boolean;

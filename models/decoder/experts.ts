@@ -166,12 +166,18 @@ export function buildExperts(context: ExpertContext, experts: ExpertsConfig, x: 
   };
   const linear = (from: Value, matrix: Value, name: string): Value =>
     b.scope(name, () => b.add('linear', { x: from, w: matrix }, {}, name));
-  const { weights, total } = b.scope('router', () => routing(context, experts, x, layer));
-  const read =
-    experts.scalesInputs === true && total !== undefined ? b.add('mul', { a: x, b: total }, {}, 'scaled') : x;
+  const { weights, total, mask } = b.scope('router', () => routing(context, experts, x, layer));
+  const isScaled = experts.scalesInputs === true;
+  const read = isScaled && total !== undefined ? b.add('mul', { a: x, b: total }, {}, 'scaled') : x;
+  /** Of several experts each reads x times its own weight: its products are multiplied by that. */
+  const scales = isScaled && total === undefined ? weights : undefined;
+  const shares = scales === undefined ? weights : mask;
+  const byRow = (v: Value, columns: number, hint: string): Value =>
+    b.add('reshape', { x: v }, { shape: ['T', count, columns] }, hint);
   const mixed = b.scope('experts', () => {
     const inner = (name: 'gate' | 'up'): Value => {
-      const product = linear(read, all(name, [width, hidden]), name);
+      const plain = linear(read, all(name, [width, hidden]), name);
+      const product = scales === undefined ? plain : b.scope(name, () => scaledBy(b, plain, scales, byRow));
       return experts.isBiased === true ? biasOfExperts(context, experts, product, layer, name) : product;
     };
     const [gate, up] = [inner('gate'), inner('up')];
@@ -179,12 +185,12 @@ export function buildExperts(context: ExpertContext, experts: ExpertsConfig, x: 
       experts.clamped === undefined
         ? b.add('mul', { a: activate(b, activation, gate), b: up }, {}, 'activated')
         : clampedSwiglu(b, experts.clamped, gate, up);
-    const byExpert = b.add('reshape', { x: activated }, { shape: ['T', count, width] }, 'by_expert');
-    const perExpert = b.add('reshape', { x: weights }, { shape: ['T', count, 1] }, 'weight_by_expert');
+    const byExpert = byRow(activated, width, 'by_expert');
+    const perExpert = byRow(shares, 1, 'weight_by_expert');
     const weighted = b.add('mul', { a: byExpert, b: perExpert }, {}, 'weighted');
     const flat = b.add('reshape', { x: weighted }, { shape: ['T', count * width] }, 'weighted');
     const down = linear(flat, all('down', [hidden, width]), 'down');
-    return experts.isBiased === true ? downBias(context, experts, down, weights, layer) : down;
+    return experts.isBiased === true ? downBias(context, experts, down, shares, layer) : down;
   });
   if (sharedWidth === undefined) return mixed;
   const shared = b.scope('shared', () => {
@@ -220,6 +226,19 @@ export function buildExperts(context: ExpertContext, experts: ExpertsConfig, x: 
   return b.add('add', { a: mixed, b: shared }, {}, 'mixed');
 }
 
+/** `product` [T, E·width], the columns of each expert times its column of `scales` [T, E]. */
+function scaledBy(
+  b: GraphBuilder,
+  product: Value,
+  scales: Value,
+  byRow: (v: Value, columns: number, hint: string) => Value,
+): Value {
+  const [[, count], [, columns]] = [scales.type.shape, product.type.shape];
+  const byExpert = byRow(product, Number(columns) / Number(count), 'product_by_expert');
+  const scaled = b.add('mul', { a: byExpert, b: byRow(scales, 1, 'scale_by_expert') }, {}, 'scaled_by_expert');
+  return b.add('reshape', { x: scaled }, { shape: product.type.shape }, 'scaled');
+}
+
 /** The router's scores of its logits [T, E]. */
 function routerScores(b: GraphBuilder, logits: Value, { scores }: RoutingConfig): Value {
   if (scores === 'sigmoid') {
@@ -245,13 +264,13 @@ function inKeptGroups(b: GraphBuilder, compared: Value, experts: number, { count
   return reshaped(b.add('select', { condition, a: byGroup, b: hidden }, {}, 'open'), [experts], 'open_to_rows');
 }
 
-/** f32[T, E]: the scores of the chosen experts, or their shares of the sum, and 0 for all others. */
+/** f32[T, E]: the scores of the chosen experts, or their shares of the sum, and 0 for all others; which are chosen. */
 function routing(
   { b, names, hidden, weight, toF32 }: ExpertContext,
   { count, chosen, isNormalized, isBiased, routing: rule = {} }: ExpertsConfig,
   x: Value,
   layer: string,
-): { readonly weights: Value; readonly total: Value | undefined } {
+): { readonly weights: Value; readonly total: Value | undefined; readonly mask: Value } {
   const product = b.add(
     'linear',
     { x, w: weight(`${layer}.${names.router}.weight`, [count, hidden]) },
@@ -273,5 +292,5 @@ function routing(
   const shares = total === undefined ? kept : b.add('div', { a: kept, b: total }, {}, 'shares');
   const weights =
     factor === 1 ? shares : b.add('mul', { a: shares, b: b.add('const', {}, { value: factor }) }, {}, 'weights');
-  return { weights, total };
+  return { weights, total, mask };
 }

@@ -91,14 +91,13 @@ export const LLAMA4_FAMILIES = [
         sharedWidth: 'intermediate_size',
         defaults: { count: 16, chosen: 1, width: 8192, sharedWidth: 8192 },
       });
-      if (experts.chosen !== 1)
-        read.fail(`num_experts_per_tok is ${experts.chosen}: a token is sent to one expert, which reads it scaled`);
       const dense = denseLayers(read);
       const unrotated = read.layers().filter((layer) => turns[layer] === false);
       return {
         biased: read.attentionBiases(),
         experts: {
           ...experts,
+          isNormalized: experts.chosen === 1,
           routing: { scores: 'sigmoid' },
           scalesInputs: true,
           hasSharedGate: false,

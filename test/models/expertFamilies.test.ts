@@ -135,6 +135,32 @@ const FAMILIES: readonly Family[] = [
     },
   },
   {
+    title: 'Llama 4: two experts read a token times their sigmoids, and a shared one reads it as it is',
+    config: {
+      architectures: ['Llama4ForCausalLM'],
+      model_type: 'llama4_text',
+      num_local_experts: EXPERTS,
+      num_experts_per_tok: 2,
+      no_rope_layers: [1, 1, 1],
+      attention_chunk_size: null,
+      attn_temperature_tuning: false,
+      use_qk_norm: false,
+    },
+    normed: norm,
+    norms: ['input_layernorm', 'post_attention_layernorm', 'model.norm'],
+    output: 'o_proj',
+    heads: (_weights, _at, _name, head, position) => turned(50, true)(head, position),
+    feedForward: (weights, at, _layer, x) => {
+      const module = `${at}.feed_forward`;
+      const logits = linear(weights, `${module}.router`, x);
+      const chosen = logits.map((_, expert) => expert).sort((a, b) => logits[b]! - logits[a]!);
+      return chosen
+        .slice(0, 2)
+        .map((expert) => swiglu(weights, `${module}.experts.${expert}`, times(x, sigmoid(logits[expert]!))))
+        .reduce(add, swiglu(weights, `${module}.shared_expert`, x));
+    },
+  },
+  {
     title: 'LFM2: sigmoids plus a bias, a factor, a first layer without experts',
     config: {
       architectures: ['Lfm2MoeForCausalLM'],

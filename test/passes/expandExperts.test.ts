@@ -33,12 +33,52 @@ const SOFTMAX = edit(
   ['%mask = top_mask(%p)', '%mask = top_mask(%logits)'],
 );
 
+/** Biases of the ups, one behind another, and of the downs. */
+const BIASED = edit(
+  SIGMOIDS,
+  ['weight @d2 : f32[3, 2]', 'weight @d2 : f32[3, 2]\n    weight @bu : bf16[3, 2]\n    weight @bd : f32[3, 3]'],
+  [
+    '%up = linear(%x, %ups) : f32[T, 6]',
+    `%plain = linear(%x, %ups) : f32[T, 6]
+    %bu_wide = cast(@bu) {dtype = "f32"} : f32[3, 2]
+    %bu_flat = reshape(%bu_wide) {shape = [6]} : f32[6]
+    %up = add(%plain, %bu_flat) : f32[T, 6]`,
+  ],
+  [
+    '%out = linear(%flat, %downs) : f32[T, 3] at "layers.0.ffn.experts.down"',
+    `%sum = linear(%flat, %downs) : f32[T, 3] at "layers.0.ffn.experts.down"
+    %by_column = transpose(@bd) {order = [1, 0]} : f32[3, 3]
+    %biases = linear(%w, %by_column) : f32[T, 3]
+    %out = add(%sum, %biases) : f32[T, 3] at "layers.0.ffn.experts.down"`,
+  ],
+);
+
+/** Experts read rows times their weights. */
+const SCALED = edit(
+  SIGMOIDS,
+  [
+    '%inner = mul(%gate, %up)',
+    ['gate', 'up']
+      .map(
+        (name) => `%${name}_each = reshape(%${name}) {shape = [T, 3, 2]} : f32[T, 3, 2]
+    %${name}_scaled = mul(%${name}_each, %scales) : f32[T, 3, 2]
+    %${name}_flat = reshape(%${name}_scaled) {shape = [T, 6]} : f32[T, 6]`,
+      )
+      .join('\n    ')
+      .replace(/^/, '%scales = reshape(%w) {shape = [T, 3, 1]} : f32[T, 3, 1]\n    ')
+      .concat('\n    %inner = mul(%gate_flat, %up_flat)'),
+  ],
+  ['%w_by_expert = reshape(%w)', '%w_by_expert = reshape(%mask)'],
+);
+
 const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };
 
 describe('expandExperts', () => {
   it.each([
     ['sigmoids', SIGMOIDS],
     ['a maximum', SOFTMAX],
+    ['biases', BIASED],
+    ['rows times their weights', SCALED],
   ])('adds up all experts of every row: %s', (_, text) => {
     const before = parse(text);
     const after = expand(before);
@@ -55,9 +95,13 @@ describe('expandExperts', () => {
     );
   });
 
-  it('takes equal numbers from the left, and leads to kernels that say what they are', () => {
+  it.each([
+    ['alone', SIGMOIDS],
+    ['with biases', BIASED],
+    ['with rows times their weights', SCALED],
+  ])('takes equal numbers from the left, and leads to kernels that say what they are: %s', (_, text) => {
     // Sigmoids of what has the other sign, which no rule of a router's kernel is.
-    const graph = parse(edit(SIGMOIDS, ['%p = div(%one, %more)', '%p = div(%exp, %more)']));
+    const graph = parse(edit(text, ['%p = div(%one, %more)', '%p = div(%exp, %more)']));
     const rows = 4;
     // The router has two equal rows; the second row of x makes all logits 0.
     const x = Float64Array.from([1, 2, -1, 0, 0, 0, -1, 0.5, 2, 3, -2, 1]);

@@ -84,6 +84,36 @@ describe('recognizeExperts', () => {
     sameMeaning(before, after);
   });
 
+  /** Rows times their weights of experts are read: products are multiplied by them. */
+  const scaled = (mask: string): string =>
+    edit(
+      sigmoids(`%mask = top_mask(%p) {k = 2} : f32[T, 3]`),
+      [
+        '%inner = mul(%gate, %up)',
+        `%scales = reshape(%kept) {shape = [T, 3, 1]} : f32[T, 3, 1]
+    %gate_each = reshape(%gate) {shape = [T, 3, 2]} : f32[T, 3, 2]
+    %gate_scaled = mul(%gate_each, %scales) : f32[T, 3, 2]
+    %gate_flat = reshape(%gate_scaled) {shape = [T, 6]} : f32[T, 6]
+    %up_each = reshape(%up) {shape = [T, 3, 2]} : f32[T, 3, 2]
+    %up_scaled = mul(%up_each, %scales) : f32[T, 3, 2]
+    %up_flat = reshape(%up_scaled) {shape = [T, 6]} : f32[T, 6]
+    %inner = mul(%gate_flat, %up_flat)`,
+      ],
+      ['reshape(%w)', `reshape(%${mask})`],
+    );
+
+  it('multiplies rows that experts read by their weights', () => {
+    const before = parse(scaled('mask'));
+    const after = recognize(before);
+    expect(after.nodes.filter(({ op }) => op === 'expert_linear')).toHaveLength(3);
+    expect(after.nodes.map(({ op }) => op)).not.toContain('top_mask');
+    sameMeaning(before, after);
+  });
+
+  it('leaves such experts alone where what they give is weighed too', () => {
+    checkUnchanged(scaled('kept'), recognizeExperts);
+  });
+
   it('leaves weights alone that are no choice among probabilities, and products of other values', () => {
     checkUnchanged(edit(EXPERTS, ['top_mask(%p)', 'top_mask(%logits)']), recognizeExperts);
     const other = edit(EXPERTS, ['(%x: f32[T, 3])', '(%x: f32[T, 3], %y: f32[T, 3])']);
