@@ -260,7 +260,7 @@ async function compileCases(
     [...choices, ...(isChecked ? [reference] : [])].map((choice) => emit(kernel, choice)),
   );
   const { cubins, failures } = await lab.compile([
-    ...new Map(texts.map(({ symbol, source }) => [symbol, { symbol, source }])).values(),
+    ...new Map(texts.map(({ symbol, source, headers }) => [symbol, { symbol, source, headers }])).values(),
   ]);
   return (kernel, choice) => {
     const text = emit(kernel, choice);
