@@ -125,6 +125,10 @@ export const typeOf = (kernel: ContractionKernel, { buffers }: Pick<KernelModule
   return WGMMA_TYPES.find((each) => each === dtype) ?? 'bf16';
 };
 
+/** Whether its epilogues read values of rows, such as 1/rms. */
+export const hasRowValues = (kernel: ContractionKernel, module: KernelModule): boolean =>
+  knownOf(kernel, module).rowValues > 0;
+
 function tileProblem(
   kernel: ContractionKernel,
   known: FactsOfKernel,
