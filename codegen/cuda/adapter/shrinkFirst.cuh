@@ -7,8 +7,9 @@
  * first adds the ranges up and stores u in memory. Blocks take works by turns. Factors of a block's first work come to
  * registers before the kernel before has ended.
  *
- * Producers read u by TMA, behind k, once all works of the call are done: these are counted, and a warp of each block
- * watches. No block counts on another that may not have begun: a warp that has watched for long does all works itself.
+ * Producers read u by TMA, behind k, once all works of the call are done. These are counted, and as a rule done by
+ * then. Where they are not, another warp of the block, which watches when it has nothing more urgent to do, says when
+ * they are. No block counts on another that may not have begun: a warp that has watched for long does all works itself.
  * Whoever does them, the bits are the same. The last block to have seen it sets the numbers back; launches of a unit do
  * not overlap behind the wait for the kernel before.
  */
@@ -22,8 +23,8 @@ namespace tw {
 constexpr int SHRINK_WARPS = SHRINK_RANGES, SHRINK_TILE = 8,
               SHRINK_SUMS_BYTES = SHRINK_WARPS * SHRINK_TILE * SHRINK_TILE * 4;
 /*
- * Named barriers: of the warps that shrink; of these and the warp that watches, once their works are counted; of that
- * warp and the producer's, once u is there.
+ * Named barriers: of the warps that shrink; of these and the producer's, once their works are counted; of the
+ * producer's and the warp that watches, once u is there.
  */
 constexpr int SHRINKING_FIRST = 5, COUNTED_FIRST = 4, SHRUNK_FIRST = 6;
 /* Looks at the number of works done, each of them half a microsecond or more, before all are done again. */
@@ -46,6 +47,7 @@ template <class T> struct ShrinkFirst {
 
 /* The prologue of a product that shrinks its rows first. */
 template <class Prologue, class T> struct ShrinkingFirst : Prologue {
+  using Type = T;
   ShrinkFirst<T> first;
 };
 
@@ -158,19 +160,33 @@ template <int k, int rank, int stride, ShrinkersConfig config, class T> struct F
     named_arrive<32 * (SHRINK_WARPS + 1)>(COUNTED_FIRST);
   }
 
-  /* By the block's warp that watches: tells the producer once u is there, and sets the numbers back. */
+  TW_DEVICE bool are_done() const { return __all_sync(ALL_LANES, look(&own.count->done) == (unsigned)works()); }
+
+  /* By the block's warp that watches. */
   TW_DEVICE void watch() const {
     wait_for_previous();
-    bool is_done = false;
+    bool is_done = are_done();
 #pragma unroll 1
-    for (int looks = 0; !is_done && looks < SHRINK_FIRST_PATIENCE; looks++) {
-      if (looks > 0) rest_shortly();
-      is_done = __all_sync(ALL_LANES, look(&own.count->done) == (unsigned)works());
+    for (int looks = 1; !is_done && looks < SHRINK_FIRST_PATIENCE; looks++) {
+      rest_shortly();
+      is_done = are_done();
     }
     if (!is_done) run_alone();
     fence_all();
     named_arrive<64>(SHRUNK_FIRST);
-    /* Nobody of this block looks again, and its own works are counted. */
+  }
+
+  /* By the producer's warp: waits until u is there. Copies of it may follow. Whether it has met the watching warp. */
+  TW_DEVICE bool await() const {
+    const bool is_late = !are_done();
+    if (is_late) named_sync<64>(SHRUNK_FIRST);
+    else fence_all();
+    fence_async_memory();
+    return is_late;
+  }
+  /* By the producer's warp: sets the numbers back once no block looks again, and all works are counted. */
+  TW_DEVICE void leave(bool has_met) const {
+    if (!has_met) named_sync<64>(SHRUNK_FIRST);
     named_sync<32 * (SHRINK_WARPS + 1)>(COUNTED_FIRST);
     if (thread_again() % 32 == 0) {
       fence_all();
@@ -199,11 +215,5 @@ template <int k, int rank, int stride, ShrinkersConfig config, class T> struct F
     }
   }
 };
-
-/* By the producer's warp: waits for the block's warp that watches. Copies of u may follow. */
-TW_DEVICE void await_shrunk() {
-  named_sync<64>(SHRUNK_FIRST);
-  fence_async_memory();
-}
 
 }  // namespace tw

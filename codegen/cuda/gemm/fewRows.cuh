@@ -42,17 +42,21 @@ struct RowProducts {
   TW_DEVICE RowProducts from(int other) const { return { row, other, quad }; }
 };
 
+/* Registers of a lane for loads of rows that are under way. */
+constexpr int ROW_LOADS = 64;
 /*
- * Values of the rows of a tile by `warps` warps, of which this one is number `warp`. It has `at_once` rows under way:
+ * Values of the rows of a tile by `warps` warps, of which this one is number `warp`. Up to `most` rows are under way:
  * with memory this busy, each turn waits for microseconds.
  */
-template <int tile_m, int warps, int at_once, int count, class Prologue>
+template <int tile_m, int warps, int most, int count, class Prologue>
 TW_DEVICE void row_values(const Prologue &prologue, int warp, int row0, int rows, float *values) {
+  constexpr int at_once = rows_together<Prologue>(ROW_LOADS, most);
   for (int local = warp; local < tile_m && row0 + local < rows; local += warps * at_once) {
+    int each[at_once];
     float own[at_once][count];
 #pragma unroll
-    for (int i = 0; i < at_once; i++)
-      prologue.row(row0 + local + i * warps < rows ? row0 + local + i * warps : rows - 1, own[i]);
+    for (int i = 0; i < at_once; i++) each[i] = min(row0 + local + i * warps, rows - 1);
+    values_of_rows(prologue, each, own);
     if (threadIdx.x % 32 == 0) {
 #pragma unroll
       for (int i = 0; i < at_once; i++) {

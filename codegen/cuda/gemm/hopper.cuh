@@ -79,19 +79,15 @@ TW_DEVICE void load_b(const HopperBlock<config> &block, unsigned stage, int k_bl
   }
 }
 
-/* What shrinks the rows of adapters before they are multiplied. */
-template <HopperConfig config, class T> TW_DEVICE auto shrinker_of(const ShrinkFirst<T> &own, int rows) {
-  return FirstShrinker<config.k, config.rank, config.shrunk_stride, config.shrinkers, T>{ own, rows };
-}
-
 /* The producer: one thread, or with adapters a warp, of which one lane starts copies. */
-template <HopperConfig config>
-TW_DEVICE void produce(const HopperBlock<config> &block, const HopperMaps &maps, int first, unsigned rank) {
+template <HopperConfig config, class Shrinker>
+TW_DEVICE void produce(const HopperBlock<config> &block, const HopperMaps &maps, const Shrinker &shrinker, int first,
+    unsigned rank) {
   constexpr int prefetch = config.prefetch();
   constexpr bool has_adapters = config.has_adapters();
   const bool leads = !has_adapters || threadIdx.x == 0;
   unsigned stage = 0, phase = 0;
-  bool is_first = true, is_shrunk = !config.shrinkers.is_there();
+  bool is_first = true, is_shrunk = !config.shrinkers.is_there(), has_met = false;
   for (int tile = first; tile < block.tiles(); tile += block.clusters()) {
     const Place place = block.place(tile, (int)rank);
     const TensorMap *weight;
@@ -146,7 +142,7 @@ TW_DEVICE void produce(const HopperBlock<config> &block, const HopperMaps &maps,
     if constexpr (has_adapters) {
       if constexpr (config.shrinkers.is_there())
         if (word >= 0 && !is_shrunk) {
-          await_shrunk();
+          has_met = shrinker.await();
           is_shrunk = true;
         }
       while (word >= 0) {
@@ -166,8 +162,7 @@ TW_DEVICE void produce(const HopperBlock<config> &block, const HopperMaps &maps,
       }
     }
   }
-  if constexpr (config.shrinkers.is_there())
-    if (!is_shrunk) await_shrunk();
+  if constexpr (config.shrinkers.is_there()) shrinker.leave(has_met);
 }
 
 /* A consumer warp has read a stage: tells every producer of the cluster. */
@@ -303,8 +298,7 @@ TW_DEVICE void consume(const HopperBlock<config> &block, const int *slots, int f
   const unsigned long long base = rows_descriptor(block.shared);
   float acc[config.blocks()][config.wgmma_n() / 2];
   if constexpr (config.shrinkers.is_there())
-    shrinker_of<config>(prologue.first, block.rows)
-        .run((thread_again() >> 5) - 4, (float2 *)(block.memory + config.sums_at()));
+    shrinker_of<config>(block, prologue).run((thread_again() >> 5) - 4, (float2 *)(block.memory + config.sums_at()));
   wait_for_previous();
   int sequence = is_ping_pong ? warpgroup - 1 : 0, own_tile = -1;
   int tile = is_ping_pong ? first + sequence * block.clusters() : first;
@@ -438,10 +432,9 @@ TW_DEVICE void hopper_gemm(int rows, unsigned char *memory, const HopperMaps &ma
   if (warpgroup == 0 || (config.epilogue_groups > 0 && warpgroup == 3)) {
     give_registers<config.producer_registers()>();
     if (config.has_adapters() ? thread < 32 : thread == 0) {
-      produce<config>(block, maps, first, rank);
+      produce<config>(block, maps, shrinker_of<config>(block, prologue), first, rank);
     } else if (thread >= 32) {
-      if constexpr (config.shrinkers.is_there())
-        if (thread < 64) shrinker_of<config>(prologue.first, rows).watch();
+      if constexpr (config.is_deferred() || config.row_values == 0) watch_shrinkers<config>(block, thread, prologue);
       if constexpr (config.is_deferred())
         run_deferred<config>(block, first, thread, rank, prologue, finish, segments...);
       else if constexpr (config.row_values > 0)

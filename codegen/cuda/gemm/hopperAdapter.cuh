@@ -302,4 +302,23 @@ TW_DEVICE void add_adapters(const HopperBlock<config> &block, unsigned &at, int 
   }
 }
 
+/* What shrinks the rows of adapters before they are multiplied, if the kernel does. */
+template <HopperConfig config, class Prologue>
+TW_DEVICE auto shrinker_of(const HopperBlock<config> &block, const Prologue &prologue) {
+  if constexpr (config.shrinkers.is_there()) {
+    using Shrinker = FirstShrinker<config.k, config.rank, config.shrunk_stride, config.shrinkers,
+        typename Prologue::Type>;
+    return Shrinker{ prologue.first, block.rows };
+  } else {
+    return 0;
+  }
+}
+
+/* By idle warps: the first of them watches. */
+template <HopperConfig config, class Prologue>
+TW_DEVICE void watch_shrinkers(const HopperBlock<config> &block, int thread, const Prologue &prologue) {
+  if constexpr (config.shrinkers.is_there())
+    if (thread < 64) shrinker_of<config>(block, prologue).watch();
+}
+
 }  // namespace tw

@@ -14,7 +14,7 @@
  */
 #pragma once
 #include "gemm/handoff.cuh"
-#include "gemm/hopperTiles.cuh"
+#include "gemm/hopperAdapter.cuh"
 #include "gemm/epilogue.cuh"
 #include "gemm/segments.cuh"
 #include "lib/launch.cuh"
@@ -127,26 +127,26 @@ template <HopperConfig config> TW_DEVICE int idle_warp(int thread) {
 template <HopperConfig config, class Prologue>
 TW_DEVICE void keep_row_values(const HopperBlock<config> &block, const Prologue &prologue, int thread, int row0,
     bool is_known, float *to) {
-  constexpr int floats = config.row_values, warps = config.idle_warps(), at_once = config.rows_at_once();
+  constexpr int floats = config.row_values, warps = config.idle_warps();
   const int lane = thread & 31;
   if constexpr (config.are_rows_of_threads) {
     const int first = 32 * idle_warp<config>(thread) + lane;
     for (int local = is_known ? config.tile_m : first; local < config.tile_m; local += 32 * warps) {
       const int own = row0 + local;
       float fold[floats];
-      prologue.row(own < block.rows ? own : block.rows - 1, fold);
+      prologue.row(own < block.rows ? own : block.rows - 1, fold, RowAtOnce{});
 #pragma unroll
       for (int i = 0; i < floats; i++) to[local * floats + i] = fold[i];
     }
   } else {
+    constexpr int at_once = rows_together<Prologue>(config.row_load_registers(), MOST_ROWS_TOGETHER);
     for (int local = is_known ? config.tile_m : idle_warp<config>(thread); local < config.tile_m;
          local += at_once * warps) {
+      int own[at_once];
       float fold[at_once][floats];
 #pragma unroll
-      for (int j = 0; j < at_once; j++) {
-        const int own = row0 + local + j * warps;
-        prologue.row(own < block.rows ? own : block.rows - 1, fold[j]);
-      }
+      for (int j = 0; j < at_once; j++) own[j] = min(row0 + local + j * warps, block.rows - 1);
+      values_of_rows(prologue, own, fold);
       if (lane == 0) {
 #pragma unroll
         for (int j = 0; j < at_once; j++) {
@@ -210,6 +210,7 @@ TW_DEVICE void run_ahead(const HopperBlock<config> &block, int first, int thread
       store_column_values<config>(self, held, block.column_values() + slot * config.column_values);
     }
     block.values_full()[slot].arrive();
+    if (sequence == 0) watch_shrinkers<config>(block, thread, prologue);
   }
 }
 

@@ -24,6 +24,8 @@ constexpr int HOPPER_SEGMENTS = 8, HOPPER_CONSUMERS = 2, HOPPER_CONSUMER_WARPS =
 constexpr int SLAB_ELEMENTS = SLAB_BYTES / 2;
 /* Rows of a final tile that a warp has under way at once, and floats of padding behind a row of its products. */
 constexpr int FINAL_ROWS_AT_ONCE = 8, FINAL_PAD = 8;
+/* Rows whose values an idle warp computes together, at most. */
+constexpr int MOST_ROWS_TOGETHER = 8;
 
 struct HopperConfig {
   HopperMode mode;
@@ -113,17 +115,24 @@ struct HopperConfig {
    * Registers of a thread after setmaxnreg: of the producer's warpgroup and those for epilogues, and of consumers. All
    * of a block's warpgroups have 504 in total, or 512 if there are four.
    */
-  TW_CONSTEXPR bool is_tight() const { return row_blocks() * (tile_n / 2) > (row_values > 0 ? 192 : 160); }
+  TW_CONSTEXPR int accumulators() const { return row_blocks() * (tile_n / 2); }
+  TW_CONSTEXPR bool is_tight() const { return accumulators() > (row_values > 0 ? 192 : 160); }
+  /* Where consumers need few, values of rows come sooner. */
+  TW_CONSTEXPR bool is_loose() const { return row_values > 0 && accumulators() <= 112; }
   TW_CONSTEXPR int producer_registers() const {
-    return is_deferred() ? (epilogue_groups == 0 ? 120 : 88) : is_tight() ? 24 : 40;
+    if (is_deferred()) return epilogue_groups == 0 ? 120 : 88;
+    return is_loose() ? 120 : row_values > 0 && accumulators() <= 144 ? 88 : is_tight() ? 24 : 40;
   }
   TW_CONSTEXPR int consumer_registers() const {
-    return is_deferred() ? (epilogue_groups == 0 ? 192 : 168) : is_tight() ? 240 : 232;
+    if (is_deferred()) return epilogue_groups == 0 ? 192 : 168;
+    return is_loose() ? 192 : row_values > 0 && accumulators() <= 144 ? 208 : is_tight() ? 240 : 232;
   }
   /* Warps that neither load nor multiply: three of the producer's warpgroup, and those for epilogues. */
   TW_CONSTEXPR int idle_warps() const { return 3 + 4 * epilogue_groups; }
-  /* Rows whose values an idle warp computes at once: a single one would wait for memory. */
-  TW_CONSTEXPR int rows_at_once() const { return is_deferred() ? 4 : producer_registers() >= 40 ? 2 : 1; }
+  /* Of these, for loads of rows that are on the way together. */
+  TW_CONSTEXPR int row_load_registers() const {
+    return producer_registers() >= 120 ? 64 : producer_registers() >= 88 ? 40 : producer_registers() >= 40 ? 16 : 0;
+  }
 
   /*
    * Shared memory, from a multiple of 1,024 bytes on (the 128-byte swizzle goes by bits of addresses): the stages;

@@ -18,20 +18,24 @@
  *
  *   struct Prologue {
  *     static constexpr int row_values = 1;    // floats a row
- *     void row(int row, float *values) const; // by a whole warp; lane 0 writes them
+ *     // Sums and maxima of parts of a row that these take, and registers of a lane for their first loads.
+ *     static constexpr int row_sums = 1, row_loads = 8;
+ *     // By a whole warp; lane 0 writes them. `sums`: what adds up (gemm/rowValues.cuh).
+ *     template <class Sums> void row(int row, float *values, Sums &&sums) const;
  *   };
  *
  * Products whose rows are finished in the same kernel: gemm/finish.cuh.
  */
 #pragma once
 #include "gemm/finish.cuh"
+#include "gemm/rowValues.cuh"
 
 namespace tw {
 
 /* Of products whose epilogues need nothing of the row. */
 struct NoPrologue {
   static constexpr int row_values = 0;
-  TW_DEVICE void row(int, float *) const {}
+  template <class Sums> TW_DEVICE void row(int, float *, Sums &&) const {}
 };
 
 TW_CONSTEXPR int ceil_div(int a, int b) { return (a + b - 1) / b; }

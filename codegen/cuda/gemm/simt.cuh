@@ -182,7 +182,7 @@ TW_DEVICE void simt_prologue(int m0, int rows, const Prologue &prologue, float *
   if constexpr (Prologue::row_values > 0) {
     for (int i = threadIdx.x / 32; i < config.tile_m; i += SIMT_WARPS) {
       const int row = m0 + i < rows ? m0 + i : rows - 1;
-      prologue.row(row, values + i * Prologue::row_values);
+      prologue.row(row, values + i * Prologue::row_values, RowAtOnce{});
     }
   }
 }

@@ -9,26 +9,42 @@ TW_DEVICE float warp_sum(float x) {
   for (int w = 16; w > 0; w /= 2) x += __shfl_xor_sync(ALL_LANES, x, w);
   return x;
 }
+/* What a lane loads of n parts of a row at a time, from part `first` on; others are `none`. */
+TW_DEVICE void row_load(const float *p, int n, int first, float none, float4 (&x)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; i++)
+    x[i] = first + 128 * i < n ? *(const float4 *)(p + first + 128 * i) : float4{ none, none, none, none };
+}
+/* Adds it. */
+TW_DEVICE void row_add(const float4 (&x)[4], int n, int first, float &sum) {
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const int left = n % 4 == 0 ? 4 : n - first - 128 * i;
+    sum += (x[i].x + (left > 1 ? x[i].y : 0.0f)) + ((left > 2 ? x[i].z : 0.0f) + (left > 3 ? x[i].w : 0.0f));
+  }
+}
 /*
  * Sum of the n parts of a row by a whole warp, always in this order: lane l takes parts 4l … 4l + 3, adds them in
  * pairs, then goes on 128 parts further. Four loads of 16 bytes are in flight at a time; what lies past n is read, not
- * added.
+ * added. `x`: the first four loads, where they are there.
  */
-TW_DEVICE float row_sum(const float *p, int n) {
-  if (n == 1) return *p;
+TW_DEVICE float row_sum(const float *p, int n, const float4 (&x)[4]) {
+  if (n == 1) return x[0].x;
   float sum = 0.0f;
-  for (int first = 4 * (int)(threadIdx.x % 32); first < n; first += 512) {
-    float4 x[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-      x[i] = first + 128 * i < n ? *(const float4 *)(p + first + 128 * i) : float4{ 0.0f, 0.0f, 0.0f, 0.0f };
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const int left = n % 4 == 0 ? 4 : n - first - 128 * i;
-      sum += (x[i].x + (left > 1 ? x[i].y : 0.0f)) + ((left > 2 ? x[i].z : 0.0f) + (left > 3 ? x[i].w : 0.0f));
-    }
+  int first = 4 * (int)(threadIdx.x % 32);
+  row_add(x, n, first, sum);
+  for (first += 512; first < n; first += 512) {
+    float4 more[4];
+    row_load(p, n, first, 0.0f, more);
+    row_add(more, n, first, sum);
   }
   return warp_sum(sum);
+}
+TW_DEVICE float row_sum(const float *p, int n) {
+  float4 x[4];
+  if (n == 1) return *p;
+  row_load(p, n, 4 * (int)(threadIdx.x % 32), 0.0f, x);
+  return row_sum(p, n, x);
 }
 /*
  * Sums of a block of columns have one order everywhere, that of a tensor core's accumulator: thread t of four adds its
@@ -47,24 +63,37 @@ TW_DEVICE float block_max(float x, int width) {
   for (int by = 1; by < width; by *= 2) x = max(x, __shfl_xor_sync(ALL_LANES, x, by));
   return x;
 }
+/* The largest of a row's loads, and `most`. */
+TW_DEVICE float row_largest(const float4 (&x)[4], int n, int first, float most) {
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const int left = n % 4 == 0 ? 4 : n - first - 128 * i;
+    most = max(most, max(max(x[i].x, left > 1 ? x[i].y : most), max(
+      left > 2 ? x[i].z : most, left > 3 ? x[i].w : most)));
+  }
+  return most;
+}
 /* The largest of the n parts of a row, by a whole warp, with the loads of a sum. */
-TW_DEVICE float row_max(const float *p, int n) {
-  float most = *p;
-  if (n == 1) return most;
-  for (int first = 4 * (int)(threadIdx.x % 32); first < n; first += 512) {
-    float4 x[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-      x[i] = first + 128 * i < n ? *(const float4 *)(p + first + 128 * i) : float4{ most, most, most, most };
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const int left = n % 4 == 0 ? 4 : n - first - 128 * i;
-      most = max(most, max(max(x[i].x, left > 1 ? x[i].y : most), max(
-        left > 2 ? x[i].z : most, left > 3 ? x[i].w : most)));
-    }
+TW_DEVICE float row_max(const float *p, int n, const float4 (&x)[4]) {
+  if (n == 1) return x[0].x;
+  float most = __shfl_sync(ALL_LANES, x[0].x, 0);
+  int first = 4 * (int)(threadIdx.x % 32);
+  most = row_largest(x, n, first, most);
+  for (first += 512; first < n; first += 512) {
+    float4 more[4];
+    row_load(p, n, first, most, more);
+    most = row_largest(more, n, first, most);
   }
   return block_max(most, 32);
 }
+TW_DEVICE float row_max(const float *p, int n) {
+  const float any = *p;
+  float4 x[4];
+  if (n == 1) return any;
+  row_load(p, n, 4 * (int)(threadIdx.x % 32), any, x);
+  return row_max(p, n, x);
+}
+
 /* The same sum where lane l of a warp holds column l: of each `width` columns (16 or 32), in all of their lanes. */
 TW_DEVICE float block_sum(float x, int width) {
   const int first = (int)(threadIdx.x % 32) / width * width + 2 * (int)(threadIdx.x % 4);

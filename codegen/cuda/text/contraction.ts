@@ -53,11 +53,13 @@ export interface RowPrologue {
   /** The programs, in the order of their floats. */
   readonly scalars: readonly Scalar[];
   /**
-   * Statements that a whole converged warp runs for one row. `row` is a C expression (int) of a readable row. The
-   * statements end with lane 0 writing to[0 … scalars.length); `to` is a C expression (float *). Empty if there are no
-   * scalars.
+   * Statements that a whole converged warp runs for one row. `row` is a C expression (int) of a readable row, `sums`
+   * one of what adds up its parts (gemm/rowValues.cuh). The statements end with lane 0 writing to[0 … scalars.length);
+   * `to` is a C expression (float *). Empty if there are no scalars.
    */
-  readonly text: (row: string, to: string, depth: number) => string;
+  readonly text: (row: string, to: string, sums: string, depth: number) => string;
+  /** Columns of the rows of parts that are added up or compared, each once. */
+  readonly partColumns: readonly number[];
   /**
    * The same for threads with a row each, which write for themselves. Undefined where a row's parts are added up or
    * compared: that takes a warp.
@@ -72,9 +74,9 @@ export function rowPrologue(programs: readonly Scalar[], operands: CudaOperands)
   const scalars = rowScalars(programs, operands);
   const textWhere =
     (condition: string | undefined): RowPrologue['text'] =>
-    (row, to, depth) => {
+    (row, to, sums, depth) => {
       if (scalars.length === 0) return '';
-      const scope = new CudaRowScope(operands, row, 'y');
+      const scope = new CudaRowScope(operands, row, 'y', new Map(), sums);
       const body = new LaneBody(scope, scalars);
       const stores = scalars.map(
         (s, i) => `(${to})[${i}] = ${body.floats(s, { id: 'row', column: '0', lanes: 1 })[0]!};`,
@@ -85,8 +87,20 @@ export function rowPrologue(programs: readonly Scalar[], operands: CudaOperands)
     scalars,
     text: textWhere('threadIdx.x % 32 == 0'),
     ofThread: scalars.some((s) => readsManyParts(s, operands)) ? undefined : textWhere(undefined),
+    partColumns: partsOf(scalars).map((buffer) => Number(operands.get(buffer).columns)),
     given: (from) => new Map(scalars.map((s, i) => [printScalar(s), `(${from})[${i}]`])),
   };
+}
+
+/** What is added up or compared by `scalars`, each once. */
+function partsOf(scalars: readonly Scalar[]): string[] {
+  const found = new Map<string, string>();
+  const visit = (s: Scalar): void => {
+    if (s.op === 'rowSum') found.set(printScalar(s), s.buffer);
+    childrenOf(s).forEach(visit);
+  };
+  scalars.forEach(visit);
+  return [...found.values()];
 }
 
 /** Whether a row value is made of more than one number of a buffer's row. */

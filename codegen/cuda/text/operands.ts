@@ -123,6 +123,8 @@ export function rowOffset({ stride, columnStride, columns }: Operand, row: strin
 /** Statements that run once per row. */
 export class CudaRowScope extends RowStatements<CudaOperands> {
   readonly row: string;
+  /** What adds up the parts of a row, or finds the largest: a C expression (gemm/rowValues.cuh); undefined: functions. */
+  readonly sums: string | undefined;
   private readonly given: ReadonlyMap<string, string>;
   private readonly defined = new Map<string, string>();
   private readonly taken: ValueNames;
@@ -131,9 +133,16 @@ export class CudaRowScope extends RowStatements<CudaOperands> {
    * `row`: C expression (int) of a readable row. `prefix`: see RowStatements. `given`: C expressions of row values
    * computed earlier, by printScalar of their program.
    */
-  constructor(operands: CudaOperands, row: string, prefix = 'r', given: ReadonlyMap<string, string> = new Map()) {
+  constructor(
+    operands: CudaOperands,
+    row: string,
+    prefix = 'r',
+    given: ReadonlyMap<string, string> = new Map(),
+    sums?: string,
+  ) {
     super(operands, prefix);
     this.row = row;
+    this.sums = sums;
     this.given = given;
     this.taken = new ValueNames(operands.parameterNames);
   }

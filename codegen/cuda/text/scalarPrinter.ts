@@ -232,7 +232,9 @@ export class LaneBody {
         const operand = this.row.operands.get(s.buffer);
         const from = this.row.rowPointer(operand, s.via);
         const [call, name] = s.by === 'max' ? ['row_max', 'largest'] : ['row_sum', 'sum'];
-        return this.ofRow('f', `${call}(${from}, ${operand.columns})`, `${s.buffer}_${name}`);
+        const { sums } = this.row;
+        const how = sums === undefined ? call : `${sums}.${name}`;
+        return this.ofRow('f', `${how}(${from}, ${operand.columns})`, `${s.buffer}_${name}`);
       }
       case 'segmentSum':
         return this.segmentSum(s, site);

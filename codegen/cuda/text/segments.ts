@@ -23,12 +23,18 @@ export const prologueFunctor = (prologue: RowPrologue, operands: CudaOperands): 
         'Prologue',
         [
           {
-            head: 'TW_DEVICE void row(int row, float *values) const',
-            lines: inside(prologue.text('row', 'values', 0)),
+            head: 'template <class Sums> TW_DEVICE void row(int row, float *values, Sums &&sums) const',
+            lines: inside(prologue.text('row', 'values', 'sums', 0)),
           },
         ],
-        [`static constexpr int row_values = ${prologue.scalars.length};`],
+        [
+          `static constexpr int row_values = ${prologue.scalars.length}, row_sums = ${prologue.partColumns.length},`,
+          `                     row_loads = ${prologue.partColumns.reduce((sum, n) => sum + loadsOf(n), 0)};`,
+        ],
       );
+
+/** Registers of a lane that loads of so many parts of a row take at first: RowParts (gemm/rowValues.cuh). */
+const loadsOf = (columns: number): number => (columns === 1 ? 1 : 4 * Math.min(4, Math.ceil(columns / 128)));
 
 /** The name of a segment's functor: `Epilogue` of a single one, otherwise after its weight. */
 export const segmentName = ({ weight }: Segment, operands: CudaOperands, isAlone: boolean): string =>

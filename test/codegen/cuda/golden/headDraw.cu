@@ -28,10 +28,11 @@ constexpr HeadConfig head_config = {
 };
 
 struct Prologue {
-  static constexpr int row_values = 1;
+  static constexpr int row_values = 1, row_sums = 0,
+                       row_loads = 0;
   f32 *scale;
 
-  TW_DEVICE void row(int row, float *values) const {
+  template <class Sums> TW_DEVICE void row(int row, float *values, Sums &&sums) const {
     f32 *const scale_row = scale + (long long)row * 1;
     const float scale_value = load(scale_row);
     if (threadIdx.x % 32 == 0) {

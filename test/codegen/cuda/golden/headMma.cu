@@ -28,12 +28,13 @@ constexpr HeadConfig head_config = {
 };
 
 struct Prologue {
-  static constexpr int row_values = 1;
+  static constexpr int row_values = 1, row_sums = 1,
+                       row_loads = 4;
   f32 *ssq;
 
-  TW_DEVICE void row(int row, float *values) const {
+  template <class Sums> TW_DEVICE void row(int row, float *values, Sums &&sums) const {
     f32 *const ssq_row = ssq + (long long)row * 32;
-    const float ssq_sum = row_sum(ssq_row, 4);
+    const float ssq_sum = sums.sum(ssq_row, 4);
     const float v = inverse_sqrt(add(0.000009999999747378752f, div(ssq_sum, 64.0f)));
     if (threadIdx.x % 32 == 0) {
       (values)[0] = v;

@@ -27,12 +27,13 @@ constexpr HeadConfig head_config = {
 };
 
 struct Prologue {
-  static constexpr int row_values = 1;
+  static constexpr int row_values = 1, row_sums = 1,
+                       row_loads = 8;
   f32 *squares;
 
-  TW_DEVICE void row(int row, float *values) const {
+  template <class Sums> TW_DEVICE void row(int row, float *values, Sums &&sums) const {
     f32 *const squares_row = squares + (long long)row * 256;
-    const float squares_sum = row_sum(squares_row, 256);
+    const float squares_sum = sums.sum(squares_row, 256);
     const float v = inverse_sqrt(add(div(squares_sum, 4096.0f), 9.999999974752427e-7f));
     if (threadIdx.x % 32 == 0) {
       (values)[0] = v;

@@ -27,12 +27,13 @@ constexpr HopperConfig config = {
 };
 
 struct Prologue {
-  static constexpr int row_values = 1;
+  static constexpr int row_values = 1, row_sums = 1,
+                       row_loads = 1;
   f32 *rowScales;
 
-  TW_DEVICE void row(int row, float *values) const {
+  template <class Sums> TW_DEVICE void row(int row, float *values, Sums &&sums) const {
     f32 *const rowScales_row = rowScales + (long long)row * 1;
-    const float rowScales_largest = row_max(rowScales_row, 1);
+    const float rowScales_largest = sums.largest(rowScales_row, 1);
     (values)[0] = rowScales_largest;
   }
 };

@@ -27,12 +27,13 @@ constexpr HopperConfig config = {
 };
 
 struct Prologue {
-  static constexpr int row_values = 1;
+  static constexpr int row_values = 1, row_sums = 1,
+                       row_loads = 4;
   f32 *parts;
 
-  TW_DEVICE void row(int row, float *values) const {
+  template <class Sums> TW_DEVICE void row(int row, float *values, Sums &&sums) const {
     f32 *const parts_row = parts + (long long)row * 32;
-    const float parts_sum = row_sum(parts_row, 16);
+    const float parts_sum = sums.sum(parts_row, 16);
     const float rms_scale = inverse_sqrt(add(div(parts_sum, 256.0f), 9.999999974752427e-7f));
     if (threadIdx.x % 32 == 0) {
       (values)[0] = rms_scale;

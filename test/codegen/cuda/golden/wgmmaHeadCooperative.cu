@@ -28,12 +28,13 @@ constexpr HopperConfig config = {
 };
 
 struct Prologue {
-  static constexpr int row_values = 1;
+  static constexpr int row_values = 1, row_sums = 1,
+                       row_loads = 4;
   f32 *squares;
 
-  TW_DEVICE void row(int row, float *values) const {
+  template <class Sums> TW_DEVICE void row(int row, float *values, Sums &&sums) const {
     f32 *const squares_row = squares + (long long)row * 32;
-    const float squares_sum = row_sum(squares_row, 16);
+    const float squares_sum = sums.sum(squares_row, 16);
     const float v = inverse_sqrt(add(div(squares_sum, 256.0f), 9.999999974752427e-7f));
     if (threadIdx.x % 32 == 0) {
       (values)[0] = v;
