@@ -2,6 +2,7 @@
 import {
   chmodSync,
   copyFileSync,
+  cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -29,6 +30,7 @@ import { cudaDevice, TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
 import type { CompiledModel, Target } from '../../driver/targets/target.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import type { TensorLocation } from '../../models/model/tensors.js';
+import { writeCheckpoint } from '../e2e/smallModel.js';
 import { FAMILY_CHECKPOINTS, TYPICAL_PLACES } from '../support/familyCheckpoints.js';
 import { casesHere } from '../support/thorough.js';
 
@@ -49,7 +51,7 @@ beforeEach(() => {
   return () => vi.unstubAllEnvs();
 });
 
-const demo = openModel(join(REPOSITORY, 'models', 'demo'), { kind: 'checkpoint' });
+const small = openModel(writeCheckpoint(), { kind: 'checkpoint' });
 const host = cpuDevice(detectMachine(), 'f32');
 const OPTIONS: PlanOptions = { batchTokens: 64, cacheTokens: 64 };
 
@@ -66,9 +68,20 @@ function counted(checkpoint: Checkpoint): { readonly checkpoint: Checkpoint; rea
 }
 
 const planOnce = (): { readonly model: CompiledModel; readonly graphs: number } => {
-  const { checkpoint, graphs } = counted(demo);
+  const { checkpoint, graphs } = counted(small);
   const model = plannedModel(checkpoint, cpu, host, OPTIONS) as CompiledModel;
   return { model, graphs: graphs() };
+};
+
+let made: { readonly model: CompiledModel; readonly plans: string } | undefined;
+/** Puts an entry into the cache that planning has left: it is made once for all tests. */
+const entryOnce = (): CompiledModel => {
+  if (made === undefined) {
+    const { model } = planOnce();
+    made = { model, plans: mkdtempSync(join(root, 'plans-')) };
+    cpSync(folder, made.plans, { recursive: true });
+  } else cpSync(made.plans, folder, { recursive: true });
+  return made.model;
 };
 
 const entryPath = (): string => {
@@ -84,7 +97,7 @@ describe('a plan that was made before', () => {
     const second = planOnce();
     expect(second.graphs).toBe(0);
     const { known, ...model } = second.model;
-    expect(model).toStrictEqual(compileModel(demo, cpu, host, OPTIONS));
+    expect(model).toStrictEqual(compileModel(small, cpu, host, OPTIONS));
     expect(known?.digest).toBe(first.model.known?.digest);
   });
 
@@ -96,7 +109,7 @@ describe('a plan that was made before', () => {
   });
 
   it('is marked as used when it is found', () => {
-    planOnce();
+    entryOnce();
     utimesSync(entryPath(), 1000, 1000);
     planOnce();
     expect(statSync(entryPath()).mtimeMs).toBeGreaterThan(1_000_000_000);
@@ -114,7 +127,7 @@ describe('a plan that was made before', () => {
   });
 
   it.each(['', 'plans'])('is not used where others may write to the folder %j of the cache', (name) => {
-    planOnce();
+    entryOnce();
     chmodSync(join(cache, name), 0o777);
     expect(planOnce().graphs).toBe(2);
   });
@@ -141,15 +154,15 @@ const HOSTILE: Readonly<Record<string, (path: string) => void>> = {
   },
   'writable by others': (path) => chmodSync(path, 0o666),
   'the entry of another key': (path) => {
-    const key = planKey({ checkpoint: demo, target: cpu, device: host, options: { ...OPTIONS, batchTokens: 128 } });
-    plannedModel(demo, cpu, host, { ...OPTIONS, batchTokens: 128 });
+    const key = planKey({ checkpoint: small, target: cpu, device: host, options: { ...OPTIONS, batchTokens: 128 } });
+    plannedModel(small, cpu, host, { ...OPTIONS, batchTokens: 128 });
     copyFileSync(join(folder, `${key}.twp`), path);
   },
 };
 
 describe('an entry that is', () => {
   it.each(Object.keys(HOSTILE))('%s is ignored and replaced', (name) => {
-    const { model } = planOnce();
+    const model = entryOnce();
     const path = entryPath();
     HOSTILE[name]!(path);
     const again = planOnce();
@@ -207,7 +220,7 @@ const CHANGES: Readonly<Record<string, Change>> = {
 };
 
 describe('the key of a plan', () => {
-  const planned: PlanInputs<CpuDevice> = { checkpoint: demo, target: cpu, device: host, options: OPTIONS };
+  const planned: PlanInputs<CpuDevice> = { checkpoint: small, target: cpu, device: host, options: OPTIONS };
   const key = planKey(planned);
 
   it.each(Object.keys(CHANGES))('depends on %s', (name) => {
@@ -220,23 +233,23 @@ describe('the key of a plan', () => {
     expect(of({ cacheTokens: 128 })).not.toBe(of({}));
   });
 
-  it.each(Object.keys(demo.config))('depends on %s of the configuration', (field) => {
-    const config = { ...demo.config, [field]: 'another' };
-    expect(planKey({ ...planned, checkpoint: { ...demo, config } })).not.toBe(key);
+  it.each(Object.keys(small.config))('depends on %s of the configuration', (field) => {
+    const config = { ...small.config, [field]: 'another' };
+    expect(planKey({ ...planned, checkpoint: { ...small, config } })).not.toBe(key);
   });
 
   it.each(Object.keys(TYPICAL_FACTS.sm_90a))('depends on %s of a GPU', (field) => {
     const device = cudaDevice(TYPICAL_FACTS.sm_90a, 'bf16');
-    const of = (one: typeof device): string => planKey({ checkpoint: demo, target: cuda, device: one, options: {} });
+    const of = (one: typeof device): string => planKey({ checkpoint: small, target: cuda, device: one, options: {} });
     expect(of({ ...device, [field]: 1 })).not.toBe(of(device));
   });
 
   it('depends on the groups that a configuration names for made-up weights', () => {
     const keyOf = (group: 32 | 64): string => {
-      const tensors = new Map(demo.tensors);
+      const tensors = new Map(small.tensors);
       const [name, { format, shape }] = [...tensors][3]!;
       tensors.set(name, { kind: 'random', name, format, shape, seed: 1n, scale: 1, group });
-      return planKey({ ...planned, checkpoint: { ...demo, tensors } });
+      return planKey({ ...planned, checkpoint: { ...small, tensors } });
     };
     expect(keyOf(32)).not.toBe(keyOf(64));
   });

@@ -19,11 +19,12 @@ import { mayFeed, TARGET_RECORDS, targetOf } from '../../driver/targets/index.js
 import type { Target } from '../../driver/targets/target.js';
 import { scoreOf } from '../../ir/plan.js';
 import { FACTS } from '../autotune/cuda/fixture.js';
+import { writeCheckpoint } from '../e2e/smallModel.js';
 import { Float64Scorer } from '../examples/float64.js';
 import { statePlan } from '../support/statePlan.js';
 import { interpreter } from './interpreterTarget.js';
 
-const DEMO = join(import.meta.dirname, '../../models/demo');
+const MODEL = writeCheckpoint();
 const folder = mkdtempSync(join(tmpdir(), 'tilewright-targets-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const nothing = (): void => undefined;
@@ -36,7 +37,7 @@ const ui: Ui = {
   detail: nothing,
   warn: nothing,
 };
-const request = { model: DEMO, init: { kind: 'checkpoint' }, precision: 'auto', batchTokens: 32 } as const;
+const request = { model: MODEL, init: { kind: 'checkpoint' }, precision: 'auto', batchTokens: 32 } as const;
 const rebuild = (target: string): string => `compile for ${target}`;
 
 describe('the targets', () => {
@@ -77,7 +78,7 @@ describe('a third target, which no product file names', () => {
     expect(model).toMatchObject({ isa: 'f64', arithmetic: 'f32' });
     const kernels = await model.target.compiler.compile(model);
     const path = join(folder, 'model.tw');
-    const reference = referenceTo(DEMO, checkpoint, request.init);
+    const reference = referenceTo(MODEL, checkpoint, request.init);
     await saveArtifact(path, { reference, model, kernels, isTuned: false });
     expect(readdirSync(join(path, 'kernels'))).toHaveLength(scoreOf(model.plan).kernels.length);
 

@@ -26,7 +26,7 @@ import {
   tilewright,
   warmCache,
 } from './support.js';
-import { casesHere } from '../support/thorough.js';
+import { casesHere, thorough } from '../support/thorough.js';
 
 const three = questions(3);
 /** Longer than the model's context, so a choice is too long for it. */
@@ -44,6 +44,7 @@ function linkOf(path: string): string | undefined {
 interface Case {
   readonly name: string;
   readonly make: () => string;
+  readonly flags?: readonly string[];
   readonly error: readonly (RegExp | string)[];
   readonly hint: RegExp;
 }
@@ -88,6 +89,7 @@ const CASES: readonly Case[] = [
   },
   {
     name: 'a choice longer than the context',
+    flags: ROOMY,
     make: () => writeData([...three, { context: 'Why', choices: ['so', 'q'.repeat(CONTEXT + 20)], label: 0 }]),
     error: [
       new RegExp(`question 3, choice 1: \\d+ input tokens .* but the model's context is ${CONTEXT}`),
@@ -119,14 +121,14 @@ const CASES: readonly Case[] = [
 ];
 
 beforeAll(async () => {
-  if (isBuilt) await warmCache(writeCheckpoint(), ...ROOMY);
+  if (isBuilt) await warmCache(writeCheckpoint());
 });
 
 describe.skipIf(!isBuilt)('a question set that cannot be scored', () => {
   const model = writeCheckpoint();
-  test.each(CASES)('$name', async ({ make, error, hint }) => {
+  test.each(CASES)('$name', async ({ make, flags = [], error, hint }) => {
     const out = temporaryFolder();
-    const outcome = await tilewright(runArguments(model, make(), ...ROOMY, '--out', out));
+    const outcome = await tilewright(runArguments(model, make(), ...flags, '--out', out));
     const said = failure(outcome);
     for (const part of error) expect(said.error).toMatch(part);
     // Inputs are checked before the model.
@@ -142,14 +144,14 @@ describe.skipIf(!isBuilt)('a journal of another run', () => {
     const model = writeCheckpoint();
     const out = temporaryFolder();
     const data = writeData(questions(6));
-    success(await tilewright(runArguments(model, data, ...ROOMY, '--limit', '4', '--out', out)));
+    success(await tilewright(runArguments(model, data, '--limit', '4', '--out', out)));
     // A compiler that fails would be named first if kernels were compiled first.
     const env = { TILEWRIGHT_CC: '/bin/false', TILEWRIGHT_CACHE: temporaryFolder() };
     for (const flags of [
       ['--limit', '6'],
       ['--limit', '4', '--sharing', 'none'],
     ]) {
-      const args = runArguments(model, data, ...ROOMY, ...flags, '--out', out, '--resume');
+      const args = runArguments(model, data, ...flags, '--out', out, '--resume');
       const { error, hint } = failure(await tilewright(args, { env }));
       expect(error).toMatch(/belongs to another run: it differs in (docs|sharing) \(journal /);
       expect(hint).toContain('Run without --resume');
@@ -183,14 +185,14 @@ describe.skipIf(!isBuilt)('weights that are not numbers', () => {
   ])('%s: the error names layer and question, and nothing is scored', async (_, tensor, value, layer) => {
     const out = temporaryFolder();
     const model = writeCheckpoint({ weights: safetensorsFile(withValue(tensor, 70, value)) });
-    const { error, hint } = failure(await tilewright(runArguments(model, writeData(three), ...ROOMY, '--out', out)));
+    const { error, hint } = failure(await tilewright(runArguments(model, writeData(three), '--out', out)));
     expect(error).toMatch(/^question \d+, choice \d+.*: a value is NaN or infinite, first in /);
     expect(error.slice(error.indexOf('first in'))).toMatch(layer);
     expect(hint).toMatch(/weights/i);
     for (const kind of ['samples', 'results'] as const) expect(filesOf(out, kind)).toEqual([]);
   });
 
-  test('name the question that they affect', async () => {
+  thorough('name the question that they affect', async () => {
     // Row 90 of the embedding belongs to one letter, which occurs in one choice of one question. The head is a separate
     // matrix.
     const letter = 'Y';
@@ -203,7 +205,7 @@ describe.skipIf(!isBuilt)('weights that are not numbers', () => {
     const asked = questions(200).map((question, i) =>
       i === 150 ? { ...question, choices: [question.choices[0] ?? '', `a ${letter} b`], label: 0 } : question,
     );
-    const { error } = failure(await tilewright(runArguments(model, writeData(asked), ...ROOMY, '--out', out)));
+    const { error } = failure(await tilewright(runArguments(model, writeData(asked), '--out', out)));
     expect(error).toMatch(/^question 150, choice 1: a value is NaN or infinite, first in /);
   });
 });
@@ -213,7 +215,7 @@ describe.skipIf(!isBuilt)('questions from a pipe', () => {
   const path = writeData(three);
   const samplesOf = async (...prefix: string[]): Promise<string> => {
     const out = temporaryFolder();
-    const args = runArguments(model, 'replaced', ...ROOMY, '--out', out);
+    const args = runArguments(model, 'replaced', '--out', out);
     success(await start(args, prefix.length === 0 ? {} : { prefix }).ended);
     return textOf(out, 'samples');
   };
@@ -230,18 +232,18 @@ describe.skipIf(!isBuilt)('questions from a pipe', () => {
   });
 
   test('are called stdin, whatever is wrong with them', async () => {
-    const args = runArguments(model, '-', ...ROOMY);
+    const args = runArguments(model, '-');
     const { error } = failure(
       await start(args, { prefix: ['bash', '-c', `head -c 5000000 /dev/zero | tr '\\0' x | "$@"`, 'bash'] }).ended,
     );
     expect(error).toContain('stdin:1: the line is longer than 4 MiB');
   });
 
-  test('end with the signal if the pipe says nothing', async () => {
+  thorough('end with the signal if the pipe says nothing', async () => {
     const fifo = join(temporaryFolder(), 'silent');
     execFileSync('mkfifo', [fifo]);
     const writer = openSync(fifo, 'r+');
-    const running = start(runArguments(model, fifo, ...ROOMY));
+    const running = start(runArguments(model, fifo));
     // Once it reads, it has long since said what is to happen at a signal.
     const files = `/proc/${running.process.pid!}/fd`;
     const isRead = (): boolean => readdirSync(files).some((name) => linkOf(join(files, name)) === fifo);

@@ -26,7 +26,7 @@ import {
 
 describe.skipIf(!isBuilt)('several devices', () => {
   const model = writeCheckpoint();
-  const QUESTIONS = isThorough ? 800 : 500;
+  const QUESTIONS = isThorough ? 800 : 200;
   const data = writeData(questions(QUESTIONS));
   // One thread for each device and small micro-batches: a run long enough for something to happen in the middle of it.
   const command = (checkpoint: string, out: string, ...more: string[]): string[] => [

@@ -9,6 +9,7 @@ const DEMO = join(ROOT, 'models', 'demo');
 /** Small steps have the fewest kernels to compile. */
 const PLACE = ['--target', 'cpu', '--precision', 'f32', '--threads', '2', '--batch-tokens', '64'];
 /** Many short texts: the first are done long before the last begin. */
+const MANY = 600;
 const BRIEF = ['--ignore-eos', '--json', '--max-new-tokens', '6', '--cache-tokens', '4096'];
 const generate = (...more: string[]) => tilewright(['generate', DEMO, ...PLACE, ...more]);
 
@@ -130,7 +131,7 @@ describe.skipIf(!isBuilt)('generate', () => {
 
   it('keeps what was generated when it is stopped', async () => {
     const many = join(temporaryFolder(), 'prompts.txt');
-    writeFileSync(many, 'The sky is\n'.repeat(1500));
+    writeFileSync(many, 'The sky is\n'.repeat(MANY));
     const running = start(['generate', DEMO, ...PLACE, '--prompts', many, ...BRIEF]);
     const lines: string[] = [];
     running.process.stdout!.on('data', (text: string) => {
@@ -139,7 +140,7 @@ describe.skipIf(!isBuilt)('generate', () => {
     const { status, stdout, stderr } = await running.ended;
     expect(status, stderr).toBe(130);
     const all = linesOf(stdout);
-    expect(all).toHaveLength(1500);
+    expect(all).toHaveLength(MANY);
     expect(all[0]).toMatchObject({ index: 0, reason: 'length' });
     expect(all.at(-1)).toMatchObject({ reason: 'aborted', tokens: [] });
     expect(stderr).toContain('stopped: what was generated is above');
@@ -147,7 +148,7 @@ describe.skipIf(!isBuilt)('generate', () => {
 
   it('ends quietly when its reader goes away', async () => {
     const many = join(temporaryFolder(), 'prompts.txt');
-    writeFileSync(many, 'The sky is\n'.repeat(1500));
+    writeFileSync(many, 'The sky is\n'.repeat(MANY));
     const running = start(['generate', DEMO, ...PLACE, '--prompts', many, ...BRIEF]);
     running.process.stdout!.once('data', () => running.process.stdout!.destroy());
     expect(await running.ended).toMatchObject({ status: 0, signal: null, stderr: '' });

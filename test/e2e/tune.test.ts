@@ -11,8 +11,9 @@ import { TuningDatabase } from '../../autotune/database.js';
 import { loadArtifact } from '../../driver/artifact/load.js';
 import { type CpuDevice, detectMachine } from '../../driver/targets/cpuDevice.js';
 import { type CpuGemmSchedule, type CpuSchedule, type LinkedFunction, scoreOf } from '../../ir/plan.js';
-import { thorough } from '../support/thorough.js';
-import { isBuilt, type Outcome, ROOT, start, success, temporaryFolder, tilewright } from './support.js';
+import { isThorough, thorough } from '../support/thorough.js';
+import { questions, writeCheckpoint, writeData } from './smallModel.js';
+import { CAPACITY, isBuilt, type Outcome, ROOT, start, success, temporaryFolder, tilewright } from './support.js';
 
 /** Writes a database in which the first product of an artifact has a better schedule than its default. */
 async function writeBetter(artifact: string, path: string): Promise<void> {
@@ -36,14 +37,19 @@ describe.skipIf(!isBuilt)('tune', () => {
   const database = join(temporaryFolder(), 'tuning.jsonl');
 
   beforeAll(async () => {
-    success(await tilewright(['compile', join(ROOT, 'models/demo'), '-o', artifact, '--batch-tokens', '64']));
+    // In CI, a model whose kernels other tests have.
+    const model = isThorough ? join(ROOT, 'models/demo') : writeCheckpoint();
+    success(
+      await tilewright(['compile', model, '-o', artifact, ...(isThorough ? ['--batch-tokens', '64'] : CAPACITY)]),
+    );
   });
 
   /** Whether a host without a compiler can run the artifact. */
   const runsBare = async (own: string): Promise<Outcome> => {
     const bare = temporaryFolder();
-    const data = join(ROOT, 'examples/everyday.jsonl');
-    const flags = ['--task', 'hellaswag', '--data', data, '--limit', '2', '--trust-code'];
+    const data = isThorough ? join(ROOT, 'examples/everyday.jsonl') : writeData(questions(2));
+    const task = isThorough ? 'hellaswag' : 'multiple_choice';
+    const flags = ['--task', task, '--data', data, '--limit', '2', '--trust-code'];
     return tilewright(['run', own, ...flags], { env: { PATH: bare, TILEWRIGHT_CACHE: join(bare, 'cache') } });
   };
 

@@ -11,11 +11,12 @@ import { lower, optimize } from '../../passes/runPasses.js';
 
 const NUMERICS: Numerics = { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };
 
-/** Every tensor of a bf16 checkpoint, exactly. */
+/** Every tensor of a checkpoint in bf16 or f32, exactly. */
 export function readTensors({ tensors }: Checkpoint): Map<string, RawTensor> {
   return new Map(
     [...tensors.values()].map((tensor): [string, RawTensor] => {
-      if (tensor.kind !== 'file' || tensor.format !== 'bf16') throw new Error(`${tensor.name} is not stored in bf16`);
+      if (tensor.kind !== 'file' || (tensor.format !== 'bf16' && tensor.format !== 'f32'))
+        throw new Error(`${tensor.name} is stored neither in bf16 nor in f32`);
       const bytes = Buffer.alloc(tensor.byteLength);
       const file = openSync(tensor.file, 'r');
       try {
@@ -24,9 +25,12 @@ export function readTensors({ tensors }: Checkpoint): Map<string, RawTensor> {
       } finally {
         closeSync(file);
       }
-      const wide = new Float32Array(
-        Uint32Array.from({ length: bytes.length / 2 }, (_, i) => bytes.readUInt16LE(2 * i) << 16).buffer,
-      );
+      const wide =
+        tensor.format === 'f32'
+          ? Float32Array.from({ length: bytes.length / 4 }, (_, i) => bytes.readFloatLE(4 * i))
+          : new Float32Array(
+              Uint32Array.from({ length: bytes.length / 2 }, (_, i) => bytes.readUInt16LE(2 * i) << 16).buffer,
+            );
       const columns = tensor.shape.at(-1)!;
       return [tensor.name, { rows: wide.length / columns, columns, data: Float64Array.from(wide) }];
     }),
