@@ -10,6 +10,7 @@ import { fileURLToPath } from 'node:url';
 import ts from 'typescript';
 import { describe, expect, it } from 'vitest';
 import { ARCHITECTURES } from '../models/families/registry.js';
+import { thorough } from './support/thorough.js';
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
 const MAX_LINES = 500;
@@ -252,7 +253,7 @@ describe('imports', () => {
     expect(circles).toEqual([['a', 'a/b', 'a/c']]);
   });
 
-  it('are reported if they break a rule', () => {
+  thorough('are reported if they break a rule', () => {
     const folder = mkdtempSync(join(tmpdir(), 'tilewright-imports-'));
     try {
       for (const file of ['.dependency-cruiser.cjs', 'tsconfig.json', 'package.json'])

@@ -12,6 +12,7 @@ import { openTokenizer } from '../../models/tokenizer/tokenizer.js';
 import { TokenTrie } from '../../search/models/tokenTrie.js';
 import { temporaryFolder } from '../models/support.js';
 import { madeSearch } from '../support/searches.js';
+import { thorough } from '../support/thorough.js';
 
 describe('the trie of tokens', () => {
   it('keeps every different beginning once', () => {
@@ -61,7 +62,7 @@ describe('figures', () => {
 });
 
 describe('models that are made up', () => {
-  it('have words that are one token of a text again, and turns of eleven tokens beside their steps', async () => {
+  thorough('have words that are one token of a text again, and turns of eleven tokens beside their steps', async () => {
     const folder = temporaryFolder();
     expect(writeMadeUpFolder('llama-4m', folder)).toBe(2048);
     const config: unknown = JSON.parse(readFileSync(join(folder, 'config.json'), 'utf8'));

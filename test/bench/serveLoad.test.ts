@@ -15,6 +15,7 @@ import { uniform } from '../../bench/requestLengths.js';
 import { measureLoad, processSeconds, serveLoadCommand, type ServeLoadOptions } from '../../bench/serveLoad.js';
 import { UserError } from '../../errors.js';
 import { temporaryFolder } from '../models/support.js';
+import { thorough } from '../support/thorough.js';
 
 const PLAN: PlanOptions = {
   ...{ requests: 400, seed: 1, lengths: 'fixed', spread: 1, promptTokens: 8, answerTokens: 4, rangeRatio: 0 },
@@ -184,7 +185,7 @@ describe('a load on a server', () => {
     else expect(result).toMatchObject({ completed: 0, failed: 4, errors: { [error]: 4 } });
   });
 
-  it('goes away, stalls and idles where it is asked to', async () => {
+  thorough('goes away, stalls and idles where it is asked to', async () => {
     const { server, options } = await scripted('--requests 30 --aborts 1 --idle 5 --stalled 1 --warm-up 0');
     const result = await measureLoad({ ...options, answerTokens: 2000, longest: 5000 });
     expect(result).toMatchObject({ aborted: 30, failed: 0, completed: 0, idleConnectionsClosed: 0 });

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { report } from '../../commands/report.js';
 import { CHROMIUM, useBrowser } from '../support/browser.js';
 import { type SampleOf, writeRun } from '../support/results.js';
+import { thorough } from '../support/thorough.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-browser-'));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -60,7 +61,7 @@ describe.skipIf(CHROMIUM === undefined)('questions', () => {
     await shown.getByLabel('Search', { exact: true }).fill('');
   });
 
-  it('are gone through by keys, drawn only where they are in view, and named in the address', async () => {
+  thorough('are gone through by keys, drawn only where they are in view, and named in the address', async () => {
     await shown.focus('[role=listbox]');
     await shown.keyboard.press('End');
     await shown.waitForSelector('h2:has-text("Question 599")');
@@ -95,7 +96,7 @@ describe.skipIf(CHROMIUM === undefined)('questions', () => {
     expect(await hostile.locator('main img').count()).toBe(0);
   });
 
-  it('show long texts cut, with a way to all of it', async () => {
+  thorough('show long texts cut, with a way to all of it', async () => {
     const long = await browser.open(page, { hash: 'questions?at=8+t' });
     expect((await long.textContent('.context'))!.length).toBeLessThan(2000);
     await long.click('button:has-text("Show all 1,000,003 characters")');

@@ -7,6 +7,7 @@ import { report } from '../../commands/report.js';
 import { CHROMIUM, useBrowser } from '../support/browser.js';
 import { writeRun } from '../support/results.js';
 import { madeStart } from '../support/traces.js';
+import { thorough } from '../support/thorough.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-browser-'));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -63,7 +64,7 @@ describe.skipIf(CHROMIUM === undefined)('a report', () => {
     expect(await shown.locator('img').count()).toBe(0);
   });
 
-  it('is light or dark as the system says, or as was chosen', async () => {
+  thorough('is light or dark as the system says, or as was chosen', async () => {
     const colour = 'getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0] < 128';
     const shown = await browser.open(page, { isDark: true });
     expect(await shown.evaluate(colour)).toBe(true);

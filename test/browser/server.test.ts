@@ -6,6 +6,7 @@ import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { serverPage } from '../../report/writePage.js';
 import { CHROMIUM, clippedIn, useBrowser } from '../support/browser.js';
+import { thorough } from '../support/thorough.js';
 
 if (CHROMIUM === undefined) console.warn('SKIPPED test/browser/server.test.ts: there is no chromium');
 
@@ -218,7 +219,7 @@ describe.skipIf(CHROMIUM === undefined)('the page of a server', () => {
     await expect.poll(() => closed.length).toBe(2);
   });
 
-  it('continues texts of a model without a template', async () => {
+  thorough('continues texts of a model without a template', async () => {
     hasChat = false;
     answer = (_body, response) => say(response, [' blue'], false);
     const page = await open();
@@ -228,7 +229,7 @@ describe.skipIf(CHROMIUM === undefined)('the page of a server', () => {
     expect(asked[0]).toMatchObject({ prompt: 'The sky is ', max_tokens: 256 });
   });
 
-  it('asks for a key where the server wants one, and keeps it nowhere', async () => {
+  thorough('asks for a key where the server wants one, and keeps it nowhere', async () => {
     key = 'secret';
     const page = await browser.visit(address);
     await page.waitForSelector('.key');
@@ -278,7 +279,7 @@ describe.skipIf(CHROMIUM === undefined)('the page of a server', () => {
     expect(await page.textContent('[data-totals]')).toMatch(/^Since the server began: 9 texts, [\d,]+ tokens\./);
   });
 
-  it('fits a telephone, in both of its parts, and goes by keyboard', async () => {
+  thorough('fits a telephone, in both of its parts, and goes by keyboard', async () => {
     const page = await open({ width: 390, isDark: true });
     await ask(page, 'a'.repeat(400));
     await expect.poll(() => lastAnswer(page).textContent()).toContain('seed 77');

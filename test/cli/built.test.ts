@@ -10,6 +10,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { readSettings } from '../../settings.js';
 import { quickCc, runFolder } from '../support/runFolder.js';
+import { isThorough } from '../support/thorough.js';
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
 const MAIN = join(ROOT, 'dist', 'cli', 'main.js');
@@ -53,7 +54,7 @@ describe.skipIf(!isBuilt)('the built command', () => {
     expect(both.stderr).toMatch(/^error: nowhere: there is no such folder/);
   });
 
-  it.skipIf(process.getuid?.() !== 0)(
+  it.runIf(isThorough && process.getuid?.() === 0)(
     'works for a user whom the system does not know, and asks for a cache folder',
     () => {
       const as = (...argv: string[]): { status: number | null; stdout: string; stderr: string } =>

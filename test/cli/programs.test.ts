@@ -136,7 +136,7 @@ describe.skipIf(!isBuilt)('a bundled program', () => {
     expect(archives()).toHaveLength(2);
   });
 
-  it('keeps no code of what fails, and says nothing where none can be kept', () => {
+  thorough('keeps no code of what fails, and says nothing where none can be kept', () => {
     const failing = join(folder, 'failing');
     expect(start([], ['inspect', 'nowhere'], { TILEWRIGHT_CACHE: failing }).status).toBe(1);
     expect(existsSync(join(failing, 'code'))).toBe(false);

@@ -66,11 +66,17 @@ function check(
   }
 }
 
-/** One instruction set runs every shape; the others run those with the most awkward pairs and heads. */
+/**
+ * One instruction set runs every shape; the others run those with the most awkward pairs and heads. In CI, layers are
+ * of 16 bits where these run: commands score and generate with f32.
+ */
 function casesOf(isa: CpuIsa) {
   const modes = isa === 'amx' ? (['amx'] as const) : (['f32', 'bf16'] as const);
   const shapesOf = {
-    f32: casesHere([1, 0, 3], ...(isa === RUNNABLE[1] ? [0] : RUNNABLE.length === 1 ? [2] : [])),
+    f32: casesHere(
+      [1, 0, 3],
+      ...(RUNNABLE.length > 2 ? [] : isa === RUNNABLE[1] ? [0] : RUNNABLE.length === 1 ? [2] : []),
+    ),
     bf16: casesHere([2, 1, 4], ...(isa === 'avx512' ? [0] : [])),
     amx: casesHere([0, 1, 2, 3, 4], 2),
   };

@@ -6,6 +6,7 @@ import type { Scalar } from '../../ir/scalar.js';
 import { interfaceOf } from '../support/interface.js';
 import { RUNNABLE, randomArray, randomSource, runGenerated } from './harness.js';
 import { add, constant, element, mul, store } from './modules.js';
+import { casesHere } from '../support/thorough.js';
 
 const T = 5;
 const COLUMNS = 48;
@@ -33,7 +34,8 @@ const module: KernelModule = {
   ],
 };
 
-it.each(RUNNABLE.filter((isa) => isa !== 'amx'))('negated literals and angles of a row on %s', (isa) => {
+const ISAS = RUNNABLE.filter((isa) => isa !== 'amx');
+it.each(casesHere(ISAS, ISAS.length - 1))('negated literals and angles of a row on %s', (isa) => {
   const random = randomSource(3);
   const inputs = new Map([
     ['x', randomArray(random, T * COLUMNS)],

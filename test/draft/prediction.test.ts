@@ -5,6 +5,7 @@ import { MAX_DRAFTS } from '../../draft/limits.js';
 import { Followed, predicting, Prediction } from '../../draft/prediction.js';
 import { expectLinear } from '../support/growth.js';
 import { randomNumbers } from '../support/pathModel.js';
+import { thorough } from '../support/thorough.js';
 
 const range = (from: number, to: number): number[] => Array.from({ length: to - from }, (_, i) => from + i);
 
@@ -61,7 +62,7 @@ describe('a text that is expected', () => {
     }
   });
 
-  it('takes time in proportion to its length, whatever it is', () => {
+  thorough('takes time in proportion to its length, whatever it is', () => {
     for (const tokenAt of [() => 5, (i: number) => i % 2, (i: number) => (i * 7919) % 50_000])
       expectLinear((size) => {
         const expected = Array.from({ length: size }, (_, i) => tokenAt(i));

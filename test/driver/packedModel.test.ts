@@ -73,9 +73,12 @@ describe('a packed model', () => {
 });
 
 describe.skipIf(!existsSync(FAMILIES))('packed models of families', () => {
-  it.each(casesHere(FAMILY_CHECKPOINTS, ...TYPICAL_PLACES))('are read as they were written: %s', (family) => {
-    const checkpoint = openModel(join(FAMILIES, family), { kind: 'checkpoint' });
-    expectSame(onCpu(checkpoint, 'auto', { batchTokens: 64 }));
-    expectSame(onCuda(checkpoint, 'auto', { batchTokens: 64 }));
-  });
+  it.each(casesHere(FAMILY_CHECKPOINTS, ...TYPICAL_PLACES.filter((_, i) => i % 3 === 0)))(
+    'are read as they were written: %s',
+    (family) => {
+      const checkpoint = openModel(join(FAMILIES, family), { kind: 'checkpoint' });
+      expectSame(onCpu(checkpoint, 'auto', { batchTokens: 64 }));
+      expectSame(onCuda(checkpoint, 'auto', { batchTokens: 64 }));
+    },
+  );
 });

@@ -163,7 +163,7 @@ describe.skipIf(!isBuilt)('an artifact that is complete', () => {
     }
   });
 
-  test('runs after its checkpoint is gone, and wherever it is moved; tuning keeps its weights', async () => {
+  thorough('runs after its checkpoint is gone, and wherever it is moved; tuning keeps its weights', async () => {
     const gone = writeCheckpoint();
     const first = join(folder, 'first.tw');
     success(await tilewright(['compile', gone, ...CAPACITY, '-o', first, '--pack-weights']));
@@ -277,7 +277,7 @@ describe.skipIf(!isBuilt)('an artifact that is complete', () => {
     });
   });
 
-  test('is refused if its graph, plan and hashes agree but do not belong to its checkpoint', async () => {
+  thorough('is refused if its graph, plan and hashes agree but do not belong to its checkpoint', async () => {
     const other = writeCheckpoint({ config: { rms_norm_eps: 1e-3 } });
     const dir = join(folder, 'crafted.tw');
     success(await tilewright(['compile', other, ...CAPACITY, '-o', dir]));

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { questions, safetensorsFile, SHAPES, tensorsOf, writeCheckpoint, writeData } from './smallModel.js';
 import { failure, filesOf, isBuilt, runArguments, temporaryFolder, tilewright } from './support.js';
+import { isThorough } from '../support/thorough.js';
 
 const data = writeData(questions(4));
 const WHOLE = safetensorsFile(tensorsOf());
@@ -50,6 +51,8 @@ function sharded(edit: (dir: string, index: { weight_map: Record<string, string>
 interface Case {
   readonly name: string;
   readonly make: () => string;
+  /** Kernels of its own are compiled before anything is wrong. */
+  readonly isSlow?: boolean;
   /** What the error must say. */
   readonly error: readonly (RegExp | string)[];
   readonly hint: RegExp;
@@ -172,6 +175,7 @@ const CASES: readonly Case[] = [
   },
   {
     name: 'a text with a token that the model does not have',
+    isSlow: true,
     make: () => {
       const dir = writeCheckpoint({
         config: { vocab_size: 200 },
@@ -211,7 +215,7 @@ const CASES: readonly Case[] = [
 ];
 
 describe.skipIf(!isBuilt)('a checkpoint that cannot be run', () => {
-  test.each(CASES)('$name', async ({ make, error, hint }) => {
+  test.each(CASES.filter(({ isSlow }) => isThorough || isSlow !== true))('$name', async ({ make, error, hint }) => {
     const out = temporaryFolder();
     const said = failure(await tilewright(runArguments(make(), data, '--out', out)));
     for (const part of error) expect(said.error).toMatch(part);

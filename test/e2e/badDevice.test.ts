@@ -88,7 +88,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     expect(hint).toContain('--target cuda:sm_90a');
   });
 
-  test('says what the driver says if there is no device', async () => {
+  thorough('says what the driver says if there is no device', async () => {
     expect(failure(await runAlone(env('devices=0'))).error).toContain('CUDA_ERROR_NO_DEVICE');
   });
 
@@ -139,7 +139,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     success(await tilewright(command(artifact), { env: env() }));
   });
 
-  test('says how to compile for the CPU if an artifact needs a GPU and there is none', async () => {
+  thorough('says how to compile for the CPU if an artifact needs a GPU and there is none', async () => {
     const artifact = join(temporaryFolder(), 'm.tw');
     success(
       await tilewright(['compile', model, '--target', 'cuda:sm_90a', ...GPU_CAPACITY, '-o', artifact], { env: env() }),

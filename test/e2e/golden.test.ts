@@ -98,9 +98,8 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
     },
   );
 
-  const some = (['qwen3'] as const).map((family) => DENSE_CHECKPOINTS.indexOf(family));
   const questions = isThorough ? 250 : 6;
-  test.each(casesHere<string>(DENSE_CHECKPOINTS, ...some))(
+  test.each(casesHere<string>(DENSE_CHECKPOINTS))(
     `are reached for families/%s on ${questions} questions of HellaSwag`,
     async (family) => {
       const model = `families/${family}`;
@@ -111,7 +110,7 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
   );
 
   // Recurrent layers, which score alone.
-  test.each(casesHere<string>(RECURRENT_CHECKPOINTS, 0))(
+  test.each(casesHere<string>(RECURRENT_CHECKPOINTS))(
     `are reached for families/%s on ${questions} questions of HellaSwag`,
     async (family) => {
       const model = `families/${family}`;

@@ -10,6 +10,7 @@ import { FORMATS, quantizedTensors, safetensorsOf, writeQuantized } from '../sup
 import type { StoredBytes } from '../support/quantizeMatrix.js';
 import { CONFIG, safetensorsFile, type StoredTensor, tensorsOf, writeCheckpoint } from './smallModel.js';
 import { ROOT, temporaryFolder } from './support.js';
+import { thorough } from '../support/thorough.js';
 
 const DEMO = join(ROOT, 'models', 'demo');
 const SMALL = writeCheckpoint();
@@ -73,7 +74,7 @@ describe('errors of activations', () => {
     expect(f32.against).toBe('f32');
   });
 
-  it('are there for products and caches of 8 bits, beside floats', async () => {
+  thorough('are there for products and caches of 8 bits, beside floats', async () => {
     const [bytes, codes] = [stored('compressed int8 in bytes'), stored('compressed FP8')];
     const [f32, int8, fp8, cache8, cacheFp8] = [
       await errors({ model: bytes, isa: 'avx2' }),

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { counted } from '../../system/text.js';
 import { VOLATILE_FIELDS } from '../support/results.js';
-import { casesHere, thorough } from '../support/thorough.js';
+import { casesHere, isThorough, thorough } from '../support/thorough.js';
 import { questions, random, safetensorsFile, tensorsOf, writeCheckpoint, writeData } from './smallModel.js';
 import {
   failure,
@@ -28,7 +28,7 @@ import {
 
 describe.skipIf(!isBuilt)('a run', () => {
   const model = writeCheckpoint();
-  const QUESTIONS = 500;
+  const QUESTIONS = isThorough ? 500 : 240;
   const data = writeData(questions(QUESTIONS));
   const undisturbed = temporaryFolder();
   // One thread and small micro-batches: a run long enough to be stopped in the middle.
@@ -176,7 +176,7 @@ describe.skipIf(!isBuilt)('a run', () => {
     expect(finishedIn(out)).toBe(QUESTIONS);
   });
 
-  test('loses only the last line if its journal ends in half a line', async () => {
+  thorough('loses only the last line if its journal ends in half a line', async () => {
     const out = temporaryFolder();
     await killedAt(10_000, out, run(out));
     const [journal = ''] = filesOf(out, 'journal');

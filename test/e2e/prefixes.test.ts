@@ -133,7 +133,7 @@ describe.skipIf(!isBuilt)('prefixes', () => {
     expect(textOf(out, 'samples')).toBe(textOf(kept, 'samples'));
   });
 
-  test('are repeated by an artifact without memory for them, unless they must be kept', async () => {
+  thorough('are repeated by an artifact without memory for them, unless they must be kept', async () => {
     const artifact = join(temporaryFolder(), 'small.tw');
     success(await tilewright(['compile', model, ...CAPACITY, '-o', artifact]));
     const out = temporaryFolder();

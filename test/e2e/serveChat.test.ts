@@ -9,6 +9,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { HERMES } from '../serve/chat/templates.js';
 import { type ServerProcess, startServer } from './serverProcess.js';
 import { isBuilt, ROOT, temporaryFolder } from './support.js';
+import { casesHere } from '../support/thorough.js';
 
 const DEVICE = ['--precision', 'f32', '--target', 'cpu', '--threads', '2', '--batch-tokens', '64'];
 type Asked = Omit<ChatCompletionCreateParamsNonStreaming, 'model' | 'messages'>;
@@ -56,23 +57,27 @@ describe.skipIf(!isBuilt)('a chat with a server process', () => {
     return texts;
   };
 
-  it.each([
+  const WAYS = [
     ['greedy', { temperature: 0 }],
     ['drawn', { temperature: 0.9, top_p: 0.9, seed: 11, n: 3 }],
-  ] as const)('has one %s text, streamed or not, alone or among others, as completions have it', async (_, more) => {
-    const whole = await text(more);
-    const others = Array.from({ length: 12 }, (_each, i) => text({ ...more, seed: i, temperature: 1 }));
-    expect(await streamed(more)).toEqual(whole);
-    expect(await text(more)).toEqual(whole);
-    await Promise.all(others);
-    const { choices } = await client.completions.create({
-      ...{ ...more, model: 'chat', max_tokens: 24 },
-      prompt: '<|im_start|>user\nTell me of the sky.<|im_end|>\n<|im_start|>assistant\n',
-      // The template writes all special tokens itself.
-      ...{ add_special_tokens: false },
-    });
-    expect(choices.map((choice) => choice.text)).toEqual(whole);
-  });
+  ] as const;
+  it.each(casesHere<(typeof WAYS)[number]>(WAYS, 1))(
+    'has one %s text, streamed or not, alone or among others, as completions have it',
+    async (_, more) => {
+      const whole = await text(more);
+      const others = Array.from({ length: 12 }, (_each, i) => text({ ...more, seed: i, temperature: 1 }));
+      expect(await streamed(more)).toEqual(whole);
+      expect(await text(more)).toEqual(whole);
+      await Promise.all(others);
+      const { choices } = await client.completions.create({
+        ...{ ...more, model: 'chat', max_tokens: 24 },
+        prompt: '<|im_start|>user\nTell me of the sky.<|im_end|>\n<|im_start|>assistant\n',
+        // The template writes all special tokens itself.
+        ...{ add_special_tokens: false },
+      });
+      expect(choices.map((choice) => choice.text)).toEqual(whole);
+    },
+  );
 
   it('reports the seed that it has drawn, with which the text comes again', async () => {
     const first = await client.chat.completions.create({ ...ASKED });

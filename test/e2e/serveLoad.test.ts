@@ -10,13 +10,14 @@ import { type Answer, type Body, ServeProcess } from '../support/serveProcess.js
 import { allGone } from './children.js';
 import { CONFIG, CONTEXT, writeCheckpoint } from './smallModel.js';
 import { CAPACITY, isBuilt, success, temporaryFolder, tilewright } from './support.js';
+import { isThorough } from '../support/thorough.js';
 
 const PLACE = ['--target', 'cpu', '--precision', 'f32', ...CAPACITY, '--cache-tokens', '512', '--threads', '2'];
 /** A whole number below `count`. */
 const below = (random: () => number, count: number): number => Math.floor(random() * count);
 
 const NEW = 24;
-const PROMPTS = 16;
+const PROMPTS = isThorough ? 16 : 6;
 
 /** What `generate` prints for a prompt. */
 interface Line {
@@ -75,7 +76,7 @@ describe.skipIf(!isBuilt)('a server under load', () => {
   it('forgets clients that go away', async () => {
     const before = server.files();
     const outcomes = await Promise.all(
-      Array.from({ length: 120 }, (_, i) =>
+      Array.from({ length: isThorough ? 120 : 40 }, (_, i) =>
         server.complete(
           { prompt: prompts[i % PROMPTS], max_tokens: 100, ignore_eos: true, stream: i % 3 > 0 },
           { abortAfter: i % 3 === 0 ? 0 : below(random, 20) },

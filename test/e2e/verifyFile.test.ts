@@ -17,6 +17,7 @@ import {
   verified,
   verify,
 } from './tampered.js';
+import { thorough } from '../support/thorough.js';
 
 describe.skipIf(!isBuilt)('a run of the questions of a file', () => {
   const folder = temporaryFolder();
@@ -41,19 +42,22 @@ describe.skipIf(!isBuilt)('a run of the questions of a file', () => {
     expect(await verified(out, '--sample', '0')).toMatchObject({ status: 0, checks: { data: { compared: 8 } } });
   });
 
-  it('agrees in the results of shards, of a run that was resumed, of some documents, of an older version', async () => {
-    for (const shard of ['1/2', '2/2']) success(await run('parts', '--shard', shard));
-    success(await tilewright(['merge', join(folder, 'parts'), '--out', join(folder, 'merged')]));
-    expect(await verified(join(folder, 'merged'), '--sample', 'all')).toMatchObject({ status: 0, sample: { of: 9 } });
-    success(await run('some', '--docs', '1:3,7', '--overlong', 'refuse', '--model-name', 'other'));
-    expect(await verified(join(folder, 'some'), '--sample', 'all')).toMatchObject({ status: 0, sample: { of: 3 } });
-    const older = new Results(out).results((all) => delete (all['provenance'] as Json)['record']);
-    expect(await verified(older.out, '--sample', 'all')).toMatchObject({ status: 0, outcome: 'agrees' });
-    for (const kind of ['results', 'samples'] as const)
-      for (const path of filesOf(join(folder, 'some'), kind)) rmSync(path);
-    success(await run('some', '--docs', '1:3,7', '--overlong', 'refuse', '--model-name', 'other', '--resume'));
-    expect(await verified(join(folder, 'some'), '--sample', 'all')).toMatchObject({ status: 0 });
-  });
+  thorough(
+    'agrees in the results of shards, of a run that was resumed, of some documents, of an older version',
+    async () => {
+      for (const shard of ['1/2', '2/2']) success(await run('parts', '--shard', shard));
+      success(await tilewright(['merge', join(folder, 'parts'), '--out', join(folder, 'merged')]));
+      expect(await verified(join(folder, 'merged'), '--sample', 'all')).toMatchObject({ status: 0, sample: { of: 9 } });
+      success(await run('some', '--docs', '1:3,7', '--overlong', 'refuse', '--model-name', 'other'));
+      expect(await verified(join(folder, 'some'), '--sample', 'all')).toMatchObject({ status: 0, sample: { of: 3 } });
+      const older = new Results(out).results((all) => delete (all['provenance'] as Json)['record']);
+      expect(await verified(older.out, '--sample', 'all')).toMatchObject({ status: 0, outcome: 'agrees' });
+      for (const kind of ['results', 'samples'] as const)
+        for (const path of filesOf(join(folder, 'some'), kind)) rmSync(path);
+      success(await run('some', '--docs', '1:3,7', '--overlong', 'refuse', '--model-name', 'other', '--resume'));
+      expect(await verified(join(folder, 'some'), '--sample', 'all')).toMatchObject({ status: 0 });
+    },
+  );
 
   it.each<[string, (of: Results) => void, CheckName, string | RegExp, ...string[]]>([
     [

@@ -3,6 +3,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { ClockOptions } from '../support/clockModel.js';
 import { H100, tokensIn } from '../support/draftTraffic.js';
 import { mix } from '../support/pathModel.js';
+import { thorough } from '../support/thorough.js';
 
 afterEach(() => {
   vi.restoreAllMocks();
@@ -28,7 +29,7 @@ describe('drafts of a device', () => {
     expect((await compare(0.85, 0.3, 8, 150)).gain).toBeGreaterThan(2.2);
   });
 
-  it('are tried ever more rarely where they do not pay', async () => {
+  thorough('are tried ever more rarely where they do not pay', async () => {
     const [some, more] = [await compare(0, 0.3, 1, 500), await compare(0, 0.3, 1, 2000)];
     expect(some.gain).toBeGreaterThanOrEqual(0.99);
     expect(more.gain).toBeGreaterThanOrEqual(0.995);

@@ -2,6 +2,7 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { H100_MS } from '../support/clockModel.js';
 import { CPU, H100, rightly, tokensIn, TRAFFIC } from '../support/draftTraffic.js';
+import { thorough } from '../support/thorough.js';
 
 afterEach(() => {
   vi.restoreAllMocks();
@@ -13,7 +14,7 @@ const DEVICES = [
 ] as const;
 
 describe('as many drafts as pay', () => {
-  it('are never slower than none by more than 1 %', async () => {
+  thorough('are never slower than none by more than 1 %', async () => {
     for (const [device, batch, steps] of DEVICES) {
       const ms = steps * device.stepMs(batch, 0);
       const plain = await tokensIn(ms, device, batch);

@@ -5,6 +5,7 @@ import { Engine } from '../../engine/engine.js';
 import type { Generated, GenerateRequest } from '../../engine/request.js';
 import type { ModelDrafts } from '../../engine/speculation.js';
 import { mix, PATH_VOCAB, pathModel, type PathModelOptions, randomNumbers } from '../support/pathModel.js';
+import { casesHere } from '../support/thorough.js';
 
 afterEach(() => {
   vi.restoreAllMocks();
@@ -93,7 +94,7 @@ function useStrangeClock(seed: number): void {
   vi.spyOn(performance, 'now').mockImplementation(() => (now += ticks() < 0.5 ? ticks() : 1000 * ticks() ** 6));
 }
 
-describe.each(Object.entries(HOSTILE))('drafts that %s', (_kind, propose) => {
+describe.each(casesHere(Object.entries(HOSTILE), 0, 1, 4))('drafts that %s', (_kind, propose) => {
   it('change no text, however many are taken', async () => {
     const requests = requestsOf(31, 6);
     const expected: ReturnType<typeof textOf>[] = [];

@@ -8,6 +8,7 @@ import {
   packTrees,
   shuffled,
 } from '../../evaluate/packing.js';
+import { casesHere } from '../support/thorough.js';
 
 const MAX_KEYS = 50;
 const limits = (maxTokens: number, maxRows: number, cost: BatchCost['cost'], maxKeys?: number): BatchCost => ({
@@ -207,7 +208,7 @@ describe('packTrees', () => {
   });
 
   // The work is in evaluations of the cost; their number does not depend on the machine.
-  it.each([1024, 4096, 65_536, 1_000_000])(
+  it.each(casesHere([1024, 4096, 65_536, 1_000_000], 1))(
     'stays within its work bound for 40,000 trees and batches of %i tokens',
     (maxTokens) => {
       let calls = 0;

@@ -7,6 +7,7 @@ import { openLibrary } from '../../tasks/builtin/index.js';
 import { tasksBelow } from '../../tasks/definition/settings.js';
 import { openTask } from '../../tasks/requests/task.js';
 import { TaskScores } from '../../tasks/scores/ofTask.js';
+import { thorough } from '../support/thorough.js';
 
 const leaf = (name: string): Leaf => {
   const [node] = tasksBelow(openLibrary([]).resolve(name));
@@ -118,7 +119,7 @@ describe('windows of documents', () => {
     expect(isOpen).toBe(false);
   });
 
-  it('that are small at first take hardly more tokens', async () => {
+  thorough('that are small at first take hardly more tokens', async () => {
     const leaves = tasksBelow(openLibrary([]).resolve('mmlu')).map((node): Leaf => ({
       ...node,
       scores: new TaskScores(node.settings),

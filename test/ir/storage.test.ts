@@ -5,6 +5,7 @@ import { packedBytes, packedDepth } from '../../ir/packing.js';
 import { roundToDType } from '../../ir/round.js';
 import { FORMAT_NAMES, FORMATS, isFormatIn, layoutProblem, LAYOUTS } from '../../ir/storage.js';
 import { DTYPE_BYTES } from '../../ir/types.js';
+import { isThorough } from '../support/thorough.js';
 
 describe.each(FORMAT_NAMES)('storage format %s', (name) => {
   const format = FORMATS[name];
@@ -22,18 +23,21 @@ describe.each(FORMAT_NAMES)('storage format %s', (name) => {
     );
   });
 
-  it('decodes and encodes every pattern of 16 bits, also in the upper half', () => {
-    const width = format.elementBits / 8;
-    const bytes = new Uint8Array(0x10000 * width);
-    for (let i = 0; i < 0x10000; i++) bytes.set([i & 0xff, i >> 8], i * width + (width - 2));
-    const values = format.decode(bytes);
-    const again = format.encode(values);
-    for (let i = 0; i < 0x10000; i++) {
-      const at = i * width + (width - 2);
-      if (Number.isNaN(values[i]!)) expect(format.decode(again.slice(i * width, (i + 1) * width))[0]).toBeNaN();
-      else expect(again[at]! | (again[at + 1]! << 8)).toBe(i);
-    }
-  });
+  it.runIf(isThorough || name === 'bf16')(
+    'decodes and encodes every pattern of 16 bits, also in the upper half',
+    () => {
+      const width = format.elementBits / 8;
+      const bytes = new Uint8Array(0x10000 * width);
+      for (let i = 0; i < 0x10000; i++) bytes.set([i & 0xff, i >> 8], i * width + (width - 2));
+      const values = format.decode(bytes);
+      const again = format.encode(values);
+      for (let i = 0; i < 0x10000; i++) {
+        const at = i * width + (width - 2);
+        if (Number.isNaN(values[i]!)) expect(format.decode(again.slice(i * width, (i + 1) * width))[0]).toBeNaN();
+        else expect(again[at]! | (again[at + 1]! << 8)).toBe(i);
+      }
+    },
+  );
 
   it('reads bytes that begin anywhere in a larger array', () => {
     const bytes = Uint8Array.of(0xff, ...format.encode(Float64Array.of(1, -2.5)));

@@ -12,6 +12,7 @@ import type { Architecture } from '../../models/model/model.js';
 import { readQuantization } from '../../models/quantized/index.js';
 import { describeTokenizer } from '../../models/tokenizer/files.js';
 import { DEMO, layOut, safetensors, SMALL_CONFIG, temporaryFolder, userError, writeJson } from './support.js';
+import { casesHere } from '../support/thorough.js';
 
 /** The object of a JSON file with more of it, as Python would write it. */
 function withWords(dir: string, name: string, more: string): void {
@@ -102,7 +103,7 @@ const hasNaN = (value: unknown): boolean =>
   Number.isNaN(value) || (typeof value === 'object' && value !== null && Object.values(value).some(hasNaN));
 
 describe.each(ARCHITECTURES.map((family) => [family.modelType, family] as const))('%s', (_, family) => {
-  it.each([NaN, Infinity, -Infinity])(
+  it.each(casesHere([NaN, Infinity, -Infinity], 0))(
     'refuses %s by name where it needs a value, and never computes with it',
     (word) => {
       const base = configOf(family);

@@ -12,6 +12,7 @@ import {
 } from '../support/quantizedCheckpoints.js';
 import { float, i32, plainWriter, type StoredBytes } from '../support/quantizeMatrix.js';
 import { temporaryFolder, userError, writeJson } from './support.js';
+import { casesHere } from '../support/thorough.js';
 
 const SCALAR = float('F32', [], Float64Array.of(0.5));
 const LLAMA: Json = {
@@ -145,7 +146,7 @@ describe('quantized checkpoints', () => {
 describe('a quantized head of a model that is tied by its configuration', () => {
   const UP = 'model.layers.0.mlp.up_proj';
 
-  it.each(['gptq, asymmetric', 'awq', 'compressed int4', 'FP8, static'])(
+  it.each(casesHere(['gptq, asymmetric', 'awq', 'compressed int4', 'FP8, static'], 1, 3))(
     '%s is read: it is not the embedding',
     async (name) => {
       const { dir, meant } = write({ ...LLAMA, vocab_size: 96 }, FORMATS[name]!, (tensors) => {

@@ -13,7 +13,7 @@ import { createTokenizer, openTokenizer, type Tokenizer } from '../../models/tok
 import { piece, sentencePieceModel, toyPieces, varint } from './sentencepieceWriter.js';
 import { hasShared, SHARED, skipReason, userError } from './support.js';
 import { tokenizerFolder } from './tokenizerFolder.js';
-import { isThorough } from '../support/thorough.js';
+import { isThorough, thorough } from '../support/thorough.js';
 
 const BOS = { addBos: true, addEos: false };
 
@@ -313,7 +313,7 @@ describe.skipIf(!hasShared)(skipReason("LLaMA's own tokenizer.model"), () => {
     expect(exact(text)).toEqual(ids);
   });
 
-  it('tokenizes any text as SentencePiece does', async () => {
+  thorough('tokenizes any text as SentencePiece does', async () => {
     const text = fc
       .oneof(
         fc.string({ unit: 'binary', maxLength: 40 }),

@@ -8,6 +8,7 @@ import { cuttableTexts, encodeSharing } from '../../models/tokenizer/shared.js';
 import { createTokenizer, type Tokenizer } from '../../models/tokenizer/tokenizer.js';
 import { sentencePieceModel, toyPieces } from './sentencepieceWriter.js';
 import { hasShared, SHARED, skipReason } from './support.js';
+import { isThorough } from '../support/thorough.js';
 
 const WORDS = [
   'a',
@@ -77,7 +78,7 @@ describe('encodeBatch', () => {
     );
   });
 
-  it.skipIf(!hasShared)(skipReason("what encode gives, with LLaMA's vocabulary"), async () => {
+  it.runIf(hasShared && isThorough)(skipReason("what encode gives, with LLaMA's vocabulary"), async () => {
     const llama = createTokenizer(describeTokenizer(join(SHARED, 'checkpoints', 'gqa-4m')).spec);
     await fc.assert(
       fc.asyncProperty(questions, (texts) => expectSame(llama, texts)),

@@ -11,6 +11,7 @@ import { mayCutLines, SharedLines } from '../../models/tokenizer/shared.js';
 import { createTokenizer } from '../../models/tokenizer/tokenizer.js';
 import { sentencePieceModel, toyPieces } from './sentencepieceWriter.js';
 import { hasShared, SHARED, skipReason } from './support.js';
+import { casesHere } from '../support/thorough.js';
 
 const LETTERS = [...'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ'];
 const BYTE_LEVEL = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: true };
@@ -123,7 +124,7 @@ describe('lines that texts have in common', () => {
     expect(opened).toBeUndefined();
   });
 
-  it.skipIf(!hasShared).each(['gsm8k_5shot', 'leaderboard_bbh_3shot', 'truthfulqa_mc1_5shot_asked'])(
+  it.skipIf(!hasShared).each(casesHere(['gsm8k_5shot', 'leaderboard_bbh_3shot', 'truthfulqa_mc1_5shot_asked'], 2))(
     skipReason('have the tokens of the whole prompts of real tasks: %s'),
     async (name) => {
       const prompts = gunzipSync(readFileSync(join(SHARED, 'golden', 'requests', `${name}.jsonl.gz`)))

@@ -12,7 +12,7 @@ import { layOutSteps, type SolutionWriter } from '../../models/heads/solutionTex
 import { stepTokensOf, type WrittenTurns } from '../../models/heads/stepTokens.js';
 import { createTokenizer } from '../../models/tokenizer/tokenizer.js';
 import { describeTokenizer } from '../../models/tokenizer/files.js';
-import { isThorough } from '../support/thorough.js';
+import { casesHere, isThorough } from '../support/thorough.js';
 import { goldensOf, VERIFIERS } from '../support/verifiers.js';
 
 const SHARED = join(import.meta.dirname, '..', '..', '..', 'shared');
@@ -84,7 +84,7 @@ const TEMPLATES: Readonly<Record<string, string>> = {
 const SPACED = ['We add.', ' 2 + 2\n', '\n\n+', '-', 'a " <b> & \\ b', '', ' ', '\n\t x \n', '2 - 2 = +'];
 
 describe('steps behind one another', () => {
-  it.each(Object.keys(TEMPLATES))('are what the template writes at once: %s', async (name) => {
+  it.each(casesHere(Object.keys(TEMPLATES), 0, 1, 6))('are what the template writes at once: %s', async (name) => {
     for (const layout of [layouts.RLHFLOW, layouts.QWEN_PROCESS]) {
       const writer = writerOf(TEMPLATES[name]!, layout);
       const { tokens, rows } = await layOutSteps('a', ' How\n many? ', SPACED, writer);
@@ -101,7 +101,7 @@ describe('steps behind one another', () => {
     }
   });
 
-  it.each([
+  const UNLIKE: readonly (readonly [string, string])[] = [
     ['escapes', each('<{{ m.role }}>{{ m.content | tojson }}<end>')],
     ['are written in upper case', each('<{{ m.role }}>{{ m.content | upper }}<end>')],
     ['come twice', each('<{{ m.role }}>{{ m.content }}<end>{{ m.content }}')],
@@ -109,7 +109,8 @@ describe('steps behind one another', () => {
     ['say how many there are', `<{{ messages | length }}>${each('<{{ m.role }}>{{ m.content }}<end>')}`],
     ['have numbers', each('<{{ loop.index }}>{{ m.content }}<end>')],
     ['are left out', '<{{ messages[-1].role }}>{{ messages[-1].content }}<end>'],
-  ])('are refused where texts %s', async (_, text) => {
+  ];
+  it.each(casesHere(UNLIKE, 0, 2, 3, 5))('are refused where texts %s', async (_, text) => {
     await expect(layOutSteps('in.jsonl:3', 'Q', ['a', 'b'], writerOf(text, layouts.RLHFLOW))).rejects.toThrow(
       'in.jsonl:3: the chat template does not write turns behind one another as they are given',
     );

@@ -8,6 +8,7 @@ import type { LoweredModule } from '../../passes/lowerKernels.js';
 import { interpretLowered, kernelsOf, lowerAsIs, printModule } from './lowered.js';
 import { program } from './randomProgram.js';
 import { distance, environment, parse } from './support.js';
+import { isThorough } from '../support/thorough.js';
 
 describe('scalar programs', () => {
   it('read rows, columns, elements and periods as NumPy broadcasts them', () => {
@@ -234,7 +235,7 @@ describe('scalar programs', () => {
 describe('random graphs', () => {
   it('compile to kernels that compute what the graph computes, or are refused', () => {
     let accepted = 0;
-    const runs = 1500;
+    const runs = isThorough ? 1500 : 500;
     fc.assert(
       fc.property(program, (graph) => {
         let module: LoweredModule;

@@ -114,7 +114,7 @@ describe('tiny models', () => {
           expect(error(shape, dtype, BF16, false)).toBeLessThan(1);
         },
       ),
-      { numRuns: isThorough ? 200 : 30, seed: 17 },
+      { numRuns: isThorough ? 200 : 12, seed: 17 },
     );
   });
 
@@ -128,7 +128,7 @@ describe('tiny models', () => {
           expect(error(shape, dtype, numerics, false)).toBeLessThan(1e-9);
         },
       ),
-      { numRuns: isThorough ? 150 : 25, seed: 15 },
+      { numRuns: isThorough ? 150 : 12, seed: 15 },
     );
   });
 
@@ -138,7 +138,7 @@ describe('tiny models', () => {
         // Nothing is rounded here, so any difference means another computation.
         expect(error(shape, dtype, BF16, false)).toBeLessThan(1);
       }),
-      { numRuns: isThorough ? 100 : 25, seed: 16 },
+      { numRuns: isThorough ? 100 : 12, seed: 16 },
     );
   });
 

@@ -36,7 +36,7 @@ const folder = temporaryFolder();
 const cc = { cc: quickCc('-O1') };
 const settings = settingsIn(join(folder, 'cache'), cc);
 const VOCAB = 300;
-const TOKENS = 200;
+const TOKENS = 96;
 
 let model: CpuModel;
 let checkpoint: Checkpoint;
@@ -106,7 +106,7 @@ describe('an executor whose kernels are compiled as they are needed', () => {
     });
     try {
       expect(model.plan.functions[0]!.buckets.length).toBeGreaterThan(1);
-      const sizes = [9, 70, 200];
+      const sizes = [9, 40, 96];
       const inLargest = await Promise.all(sizes.map((tokens) => bits(executor, tokens)));
       const wanted = requests.filter(({ isBackground }) => !isBackground).map(({ name }) => name);
       expect(new Set(wanted).size).toBe(wanted.length);

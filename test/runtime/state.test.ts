@@ -21,7 +21,7 @@ import { defined } from '../../system/defined.js';
 import { buildPackShim, PACK_PTX } from './cuda/packShim.js';
 import { entryText } from './cuda/ptxEntry.js';
 import { temporaryFolder } from './kernels.js';
-import { thorough } from '../support/thorough.js';
+import { casesHere, thorough } from '../support/thorough.js';
 
 /** 32 rows of 32 columns: how the state of statePlan.ts is allocated. */
 const STATE_BYTES = 32 * 32 * 4;
@@ -148,16 +148,20 @@ describeFake('functions with state on the fake GPU', (fake) => {
     });
   };
 
-  it.each([
+  const CALLS = [
     ['see what earlier calls of either wrote', statePlan, checkStateCalls, STATE_BYTES],
     ['read and write in one call', memoryPlan, checkMemoryCalls, MEMORY_BYTES],
-  ] as const)('%s, and give everything back', async (_, planFor, check, stateBytes) => {
-    const executor = await open(planFor(cudaScheduling, FACTS));
-    expect(executor.memory[0]).toMatchObject({ stateBytes });
-    await check(executor);
-    await executor.close();
-    expect(fake.live()).toBe(0);
-  });
+  ] as const;
+  it.each(casesHere<(typeof CALLS)[number]>(CALLS, 0))(
+    '%s, and give everything back',
+    async (_, planFor, check, stateBytes) => {
+      const executor = await open(planFor(cudaScheduling, FACTS));
+      expect(executor.memory[0]).toMatchObject({ stateBytes });
+      await check(executor);
+      await executor.close();
+      expect(fake.live()).toBe(0);
+    },
+  );
 
   describe('that is reserved', () => {
     beforeEach(() => fake.reset());

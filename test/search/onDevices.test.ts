@@ -229,7 +229,7 @@ const RUNS: readonly (readonly [name: string, run: Run])[] = [
 describe('a search on made-up devices', () => {
   const reference = naive({});
 
-  it.each(casesHere(RUNS, 4, 9))('%s gives what the naive reference gives', async (_, run) => {
+  it.each(casesHere(RUNS, 4))('%s gives what the naive reference gives', async (_, run) => {
     for (let seed = 1; seed <= (isThorough ? 6 : 1); seed++)
       expect((await searched({ ...run, seed })).results).toBe(await reference);
   });

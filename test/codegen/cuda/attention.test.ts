@@ -81,7 +81,7 @@ prepare([
     { s: { ...answering(dtype), hasQueryRow: true }, plan },
     { s: answering(dtype), plan, capacity: 1024 },
   ]),
-  { s: FORGETFUL, plan: MMA },
+  ...casesHere([{ s: FORGETFUL, plan: MMA }]),
 ]);
 
 /** Greatest distance from float64; NaN where a value is not a number. */
@@ -103,7 +103,7 @@ describe('attention on CUDA agrees with float64', () => {
     expect(distance(s, plan, data)).toBeLessThan(tolerance(s, plan));
   });
 
-  it.each(ADVERSARIES)('on %s', (name, trees) => {
+  it.each(casesHere<(typeof ADVERSARIES)[number]>(ADVERSARIES, 0, 1, 2, 4))('on %s', (name, trees) => {
     for (const [plan, dtype] of ADVERSARIAL) {
       const s = adversarial(dtype);
       const data = adversarialData(s, name, trees, 4);
@@ -234,10 +234,10 @@ describe.each(ANSWERS)('an answer of $plan.skeleton', ({ plan, dtype }) => {
 });
 
 /** The emulation must notice what it is there to notice. */
-describe('the emulation', () => {
+describe.runIf(isThorough)('the emulation', () => {
   const s = FORGETFUL;
   const data = dataOf(s, ends([...EDGES, ...ZOO]), 4);
-  const whole = emulate(s, MMA, data).out;
+  const whole = isThorough ? emulate(s, MMA, data).out : new Float64Array(0);
   const FORGOTTEN = [
     ['to wait for copies', 'copy_wait<slots - 2>();', ''],
     ['the barrier of a step', '      __syncthreads();  /* The tile is there', '      /* The tile is there'],
@@ -250,7 +250,7 @@ describe('the emulation', () => {
       'const int key = root / TILE_KEYS * TILE_KEYS + tile * TILE_KEYS;\n      copy_wait',
     ],
   ] as const;
-  it.each(casesHere<(typeof FORGOTTEN)[number]>(FORGOTTEN, 0))('notices a kernel that forgets %s', (_, what, by) => {
+  it.each(FORGOTTEN)('notices a kernel that forgets %s', (_, what, by) => {
     const outcomes = [false, true].map((backwards) => {
       try {
         return emulate(s, MMA, data, { backwards, mutate: (text) => text.replace(what, by) }).out;

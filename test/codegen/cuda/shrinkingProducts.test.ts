@@ -60,7 +60,7 @@ describe('products that shrink rows themselves', () => {
     expectBitsOf(own, tile(16, 80, 64, 2), slotsOf(11, 3));
   });
 
-  it('have them where many rows are shrunk first', () => {
+  thorough('have them where many rows are shrunk first', () => {
     const own = adapterCase('o', { hidden: 80, inter: 96, headDim: 16 }, { slots: SLOTS, rank: 16 });
     expectBitsOf(own, many('pingpong', [64, 80, 2]), slotsOf(70, 3));
   });

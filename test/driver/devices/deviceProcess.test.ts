@@ -9,6 +9,7 @@ import { RemoteExecutor, type RemoteOptions } from '../../../driver/devices/remo
 import type { Ui } from '../../../driver/requests.js';
 import { SILENT } from '../../support/silent.js';
 import { allGone, isAlive } from '../../e2e/children.js';
+import { thorough } from '../../support/thorough.js';
 
 let folder = '';
 beforeAll(() => {
@@ -242,7 +243,7 @@ describe('models in one process', () => {
     expect(warnings).toEqual([]);
   });
 
-  it('are given up where their process ends again and again, and come back when that lies behind', async () => {
+  thorough('are given up where their process ends again and again, and come back when that lies behind', async () => {
     const device = newProcess();
     const [a, b] = await Promise.all([open(device, 'never'), open(device, 'never')]);
     const kill = async (): Promise<void> => {

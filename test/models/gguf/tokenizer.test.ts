@@ -50,7 +50,7 @@ function randomText(random: Random): string {
   for (let i = Math.floor(random() * 60); i >= 0; i--) text += kinds[Math.floor(random() ** 1.5 * kinds.length)]!();
   return text;
 }
-const randomTexts = (seed: number, count = 500): string[] => {
+const randomTexts = (seed: number, count = isThorough ? 500 : 150): string[] => {
   const random = randomOf(seed);
   return Array.from({ length: count }, () => randomText(random));
 };
@@ -60,7 +60,7 @@ const hellaswag = (): string[] =>
   gunzipSync(readFileSync(join(SHARED, 'data', 'hellaswag_val.jsonl.gz')))
     .toString('utf8')
     .split('\n')
-    .filter((line, i) => line !== '' && i % (isThorough ? 100 : 300) === 0)
+    .filter((line, i) => line !== '' && i % (isThorough ? 100 : 1000) === 0)
     .flatMap((line) => {
       const { ctx, endings } = JSON.parse(line) as { ctx: string; endings: string[] };
       return [ctx, ...endings.map((ending) => `${ctx} ${ending}`)];

@@ -6,6 +6,7 @@ import { randomOf } from '../../fuzz/mutate.js';
 import { userError } from '../support.js';
 import { tokenizerFolder, TOY } from '../tokenizerFolder.js';
 import { base64, encodeByRank, randomRanks, tiktokenFile, tiktokenLines } from './byRank.js';
+import { thorough } from '../../support/thorough.js';
 
 const LETTERS = 'abcAB .\n1é字';
 // The published expressions, written for JavaScript.
@@ -152,7 +153,7 @@ describe('a tiktoken file', () => {
     expect(error.hint).toContain('put the tokenizer.json of the model beside it');
   });
 
-  it('has at most twice the tokens of the largest vocabularies', () => {
+  thorough('has at most twice the tokens of the largest vocabularies', () => {
     const lines = Array.from({ length: (1 << 19) + 2 }, (_, i) => {
       const bytes = String.fromCharCode(i >> 16, (i >> 8) & 255, i & 255);
       return `${base64(bytes)} ${i}`;

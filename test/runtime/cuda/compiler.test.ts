@@ -26,6 +26,7 @@ import {
 import { sha256 } from '../../../runtime/cuda/cubinCache.js';
 import { temporaryFolder, type CachedSettings } from '../kernels.js';
 import { hasCc, hasSystemNvrtc, isolated, makeNvcc, makeNvrtc } from './fakeCompilers.js';
+import { casesHere } from '../../support/thorough.js';
 
 const BUILT = fileURLToPath(new URL('../../../dist/runtime/cuda/compiler.js', import.meta.url));
 const BUILT_NVRTC = fileURLToPath(new URL('../../../dist/runtime/cuda/nvrtc.js', import.meta.url));
@@ -289,7 +290,7 @@ describe.skipIf(!hasCc)('compiling with a stand-in NVRTC', () => {
     const settings = withNvrtc();
     const options = { arch: 'sm_90a', settings } as const;
     const good = await compileCubins([unit('k_a')], options);
-    for (const spoil of damage) {
+    for (const spoil of casesHere(damage, 0, 3, 6)) {
       const [path = ''] = entries(settings);
       spoil(path);
       const result = await compileCubins([unit('k_a')], options);

@@ -21,6 +21,7 @@ import { CODES, describeFake } from '../../support/fakeCuda/fakeDriver.js';
 import { decl, elements, K, weightWorld } from '../../support/weightWorld.js';
 import { temporaryFolder } from '../kernels.js';
 import { buildPackShim, hasCxx, PACK_PTX } from './packShim.js';
+import { casesHere } from '../../support/thorough.js';
 
 const folder = temporaryFolder();
 const { tensors, weights: plain, ordered, constants, expected } = weightWorld(folder);
@@ -88,7 +89,7 @@ if (hasCxx())
     }
 
     // 256: exactly one row of the largest f32 source. 1 MiB: everything at once.
-    it.each([
+    const STAGED: readonly (readonly [number, number])[] = [
       [256, 1],
       [256, 3],
       [700, 1],
@@ -96,39 +97,43 @@ if (hasCxx())
       [700, 8],
       [2048, 2],
       [1 << 20, 3],
-    ])('is exact with staging buffers of %i bytes and %i threads', async (staging, threads) => {
-      // Its columns are in another order, as is known once its file is open.
-      const loadPlan = planLoading(weightPlan, staging, (tensor) => tensor === tensors.get('permuted'));
-      for (const step of loadPlan.steps) {
-        expect(step.stagedBytes).toBeLessThanOrEqual(staging);
-        expect(step.layings.length).toBeLessThanOrEqual(64);
-      }
-      refill();
-      fake.reset();
-      const done: number[] = [];
-      const times = await load(loadPlan, addonWith(threads), { done });
-      const allocated = fake.log('alloc').map((line) => Number(line.split(' ')[1]));
-      expect(allocated.reduce((a, b) => a + b)).toBe(loadingBytes(loadPlan));
-      // Pinned memory is allocated once, whatever the number of weights and steps.
-      expect(fake.log('pin')).toEqual([`pin ${2 * threads * 4096}`]);
-      expect(fake.live()).toBe(atRest);
-      expect(wrong()).toEqual([]);
-      expect(done.at(-1)).toBe(loadPlan.steps.reduce((sum, step) => sum + step.weightBytes, 0));
-      expect([...done].sort((a, b) => a - b)).toEqual(done);
-      expect(times.copiedBytes).toBe(
-        fake
-          .log('upload')
-          .map((line) => Number(line.split(' ')[1]))
-          .reduce((a, b) => a + b) -
-          loadPlan.jobBytes -
-          20,
-      );
-      expect(times.streaming.total).toBeGreaterThanOrEqual(times.streaming.reading);
-      // The driver's clock: one millisecond per launch.
-      expect(times.streaming.device).toBeCloseTo(loadPlan.steps.flatMap(({ layings }) => layings).length / 1000, 5);
-      const slots = weightSlots(weightPlan, memory);
-      expect(slots.get('w_twin')).toEqual(slots.get('w_q'));
-    });
+    ];
+    it.each(casesHere(STAGED, 0, 3, 6))(
+      'is exact with staging buffers of %i bytes and %i threads',
+      async (staging, threads) => {
+        // Its columns are in another order, as is known once its file is open.
+        const loadPlan = planLoading(weightPlan, staging, (tensor) => tensor === tensors.get('permuted'));
+        for (const step of loadPlan.steps) {
+          expect(step.stagedBytes).toBeLessThanOrEqual(staging);
+          expect(step.layings.length).toBeLessThanOrEqual(64);
+        }
+        refill();
+        fake.reset();
+        const done: number[] = [];
+        const times = await load(loadPlan, addonWith(threads), { done });
+        const allocated = fake.log('alloc').map((line) => Number(line.split(' ')[1]));
+        expect(allocated.reduce((a, b) => a + b)).toBe(loadingBytes(loadPlan));
+        // Pinned memory is allocated once, whatever the number of weights and steps.
+        expect(fake.log('pin')).toEqual([`pin ${2 * threads * 4096}`]);
+        expect(fake.live()).toBe(atRest);
+        expect(wrong()).toEqual([]);
+        expect(done.at(-1)).toBe(loadPlan.steps.reduce((sum, step) => sum + step.weightBytes, 0));
+        expect([...done].sort((a, b) => a - b)).toEqual(done);
+        expect(times.copiedBytes).toBe(
+          fake
+            .log('upload')
+            .map((line) => Number(line.split(' ')[1]))
+            .reduce((a, b) => a + b) -
+            loadPlan.jobBytes -
+            20,
+        );
+        expect(times.streaming.total).toBeGreaterThanOrEqual(times.streaming.reading);
+        // The driver's clock: one millisecond per launch.
+        expect(times.streaming.device).toBeCloseTo(loadPlan.steps.flatMap(({ layings }) => layings).length / 1000, 5);
+        const slots = weightSlots(weightPlan, memory);
+        expect(slots.get('w_twin')).toEqual(slots.get('w_q'));
+      },
+    );
 
     it('copies ahead of packing, into three buffers in turn, each only after it was packed', async () => {
       let asked: readonly CudaUploadStep[] = [];

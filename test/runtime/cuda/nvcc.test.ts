@@ -7,6 +7,7 @@ import { compileCubins, type CudaUnit } from '../../../runtime/cuda/compiler.js'
 import { isCubin } from '../../../runtime/cuda/cubinCache.js';
 import { readSettings, type Settings } from '../../../settings.js';
 import { temporaryFolder } from '../kernels.js';
+import { thorough } from '../../support/thorough.js';
 
 const NVCC = readSettings()
   .path.split(delimiter)
@@ -69,7 +70,7 @@ __device__ float twice(float x) { return first(x) * 2; }
     ],
   });
 
-  it('gets headers from memory, shows their wrong lines, and writes none outside of its folder', async () => {
+  thorough('gets headers from memory, shows their wrong lines, and writes none outside of its folder', async () => {
     const mine = settings();
     const options = { arch: 'sm_90a', settings: mine } as const;
     expect((await compileCubins([withHeaders(included)], options)).cubins.size).toBe(1);

@@ -23,6 +23,7 @@ import { describeFake } from '../../support/fakeCuda/fakeDriver.js';
 import { elements, weightWorld } from '../../support/weightWorld.js';
 import { temporaryFolder } from '../kernels.js';
 import { buildPackShim, hasCxx, PACK_PTX } from './packShim.js';
+import { casesHere } from '../../support/thorough.js';
 
 const folder = temporaryFolder();
 const { tensors, weights, constants, expected } = weightWorld(folder);
@@ -207,7 +208,7 @@ if (hasCxx())
     /** With column factors, which parts may share. */
     const once = fileBytes(whole);
 
-    it.each([1, 2, 3, 4, 6, whole.weights.length + 3])(
+    it.each(casesHere([1, 2, 3, 4, 6, whole.weights.length + 3], 1, 3))(
       'reads files once for %i replicas, of which some may have no part',
       async (count) => {
         const replicas = new Replicas(Array.from({ length: count }, () => ({})));

@@ -7,6 +7,7 @@ import { answerIn, boxedAnswer, finalAnswer, INVALID, normalAnswer } from '../..
 import { readLatex } from '../../../../tasks/hooks/math/latex.js';
 import { hardProblem, mathExamples, mathResults } from '../../../../tasks/hooks/mathAnswers.js';
 import { expectLinear } from '../../../support/growth.js';
+import { casesHere } from '../../../support/thorough.js';
 
 type Row = readonly [right: string, text: string, verified: number, original: number];
 const ROWS = JSON.parse(readFileSync(new URL('./answers.json', import.meta.url), 'utf8')) as readonly Row[];
@@ -85,7 +86,8 @@ describe('an answer', () => {
   });
 
   it('in a long text takes time in proportion', () => {
-    for (const part of ['$', '\\(', '1 ', '\\boxed{', 'answer ', '[ ', '-\\frac{1', '1+', '$1$ and ', '1,000'])
+    const parts = ['$', '\\(', '1 ', '\\boxed{', 'answer ', '[ ', '-\\frac{1', '1+', '$1$ and ', '1,000'];
+    for (const part of casesHere(parts, 3, 8))
       expectLinear((size) => verdict.bind(undefined, '5', part.repeat(size)), 20_000);
   });
 });
