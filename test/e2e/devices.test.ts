@@ -222,7 +222,7 @@ describe.skipIf(!isBuilt)('several devices', () => {
     await allGone([stopped]);
   });
 
-  test('name the question and the layer if they compute NaN, and write no results', async () => {
+  thorough('name the question and the layer if they compute NaN, and write no results', async () => {
     const values = tensorsOf().map((tensor) =>
       tensor.name === 'model.layers.1.mlp.down_proj.weight'
         ? { ...tensor, values: tensor.values.map((value, i) => (i === 40 ? NaN : value)) }

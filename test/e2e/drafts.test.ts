@@ -67,7 +67,8 @@ describe.skipIf(!isBuilt)('texts with drafts', () => {
   it.each(casesHere(cases, 0))('are the same: %s', async (_, count, flags) => {
     const plain = await generated(...flags, '--draft', 'off');
     expect(plain.drafted).toBe(0);
-    for (const drafter of drafters.slice(0, count))
+    // In CI, one of the host and one of a device.
+    for (const drafter of isThorough ? drafters.slice(0, count) : [drafters[0]!, drafters[2]!])
       expect((await generated(...flags, ...drafter)).lines).toEqual(plain.lines);
   });
 

@@ -146,7 +146,7 @@ describe.skipIf(!isBuilt)('generate', () => {
     expect(stderr).toContain('stopped: what was generated is above');
   });
 
-  it('ends quietly when its reader goes away', async () => {
+  thorough('ends quietly when its reader goes away', async () => {
     const many = join(temporaryFolder(), 'prompts.txt');
     writeFileSync(many, 'The sky is\n'.repeat(MANY));
     const running = start(['generate', DEMO, ...PLACE, '--prompts', many, ...BRIEF]);

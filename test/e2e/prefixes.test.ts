@@ -20,7 +20,7 @@ import {
   tilewright,
   type Outcome,
 } from './support.js';
-import { casesHere, isThorough, thorough } from '../support/thorough.js';
+import { isThorough, thorough } from '../support/thorough.js';
 
 /** Questions after the beginning of one of eight others, with choices of one letter or of some words. */
 function withShots(count: number): WrittenQuestion[] {
@@ -83,7 +83,7 @@ describe.skipIf(!isBuilt)('prefixes', () => {
     expect(textOf((await score(...flags)).out, 'samples')).toBe(textOf(kept, 'samples'));
   });
 
-  test.each(casesHere([[], ['--devices', '2'], ['--parallel', 'pp=2']], 0).map((flags) => [flags]))(
+  thorough.each([[], ['--devices', '2'], ['--parallel', 'pp=2']].map((flags) => [flags]))(
     'are traced as they were computed: kernels are those of calls that continue paths, with %j',
     async (flags) => {
       const trace = join(temporaryFolder(), 'trace.json');

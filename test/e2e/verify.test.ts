@@ -93,7 +93,7 @@ describe.skipIf(!isBuilt)('a run of tasks', () => {
     expect(all.verdict).toBe('AGREES: 33 of 33 log-likelihoods and 8 of 8 texts equal to the bit');
   });
 
-  it('agrees in a part, and in files alone', async () => {
+  thorough('agrees in a part, and in files alone', async () => {
     const part = await verified(out, '--sample', '5');
     expect(part).toMatchObject({ status: 0, sample: { documents: 5, of: 17, seed: 1 } });
     const none = await verified(out, '--sample', '0');

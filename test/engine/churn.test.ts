@@ -96,7 +96,7 @@ describe('requests that come and go', () => {
     '%s, leave nothing and get what they get alone',
     async (_, own) => {
       const random = randomOf(own.seed);
-      const count = isThorough ? own.count : Math.max(500, own.count / 2);
+      const count = isThorough ? own.count : 500;
       const openTimers = watchTimers();
       const optionsOf = (name: string): PathModelOptions => ({
         ...{ maxLength: MAX_LENGTH, seed: name === 'a' ? 1 : 2 },

@@ -70,7 +70,7 @@ describe.skipIf(!isBuilt || !hasCompiler)('the library', async () => {
     return { stdout, stderr };
   }
 
-  it('generates, and scores in two phases: options checked, an end for whoever leaves or aborts', async () => {
+  thorough('generates, and scores in two phases: options checked, an end for whoever leaves or aborts', async () => {
     const model = await openModel({ ...SMALL, cacheTokens: 4096 });
     const all = async (options: Library.GenerateOptions): Promise<Library.GenerateEvent[]> => {
       const events: Library.GenerateEvent[] = [];

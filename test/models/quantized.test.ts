@@ -71,7 +71,7 @@ describe('quantized checkpoints', () => {
     await expectMeant(LLAMA, format);
   });
 
-  it.each([
+  const PARTS = [
     ['Phi-3', PHI, 'gptq by activation'],
     ['Phi-3', PHI, 'FP8 of projections'],
     ['Phi-3', PHI, 'FP8 in blocks'],
@@ -85,9 +85,13 @@ describe('quantized checkpoints', () => {
     ['DeepSeek V3', DEEPSEEK, 'gptq, asymmetric'],
     ['DeepSeek V3', DEEPSEEK, 'awq'],
     ['DeepSeek V3', DEEPSEEK, 'FP8, static'],
-  ] as const)('$0: matrices in parts and of experts, $2', async (_family, config, format) => {
-    await expectMeant(config, FORMATS[format]!);
-  });
+  ] as const;
+  it.each(casesHere<(typeof PARTS)[number]>(PARTS, 0, 1, 3, 5, 7, 9))(
+    '$0: matrices in parts and of experts, $2',
+    async (_family, config, format) => {
+      await expectMeant(config, FORMATS[format]!);
+    },
+  );
 
   it('name the tensor of the file whose bytes are damaged', async () => {
     const damaged = (part: string, bytes: (count: number) => Uint8Array): Promise<unknown> => {

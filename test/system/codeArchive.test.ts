@@ -16,6 +16,7 @@ import { dirname, join } from 'node:path';
 import { afterAll, beforeEach, describe, expect, it } from 'vitest';
 import { archivePath, CodeArchive, packArchive } from '../../system/codeArchive.js';
 import { keepCode } from '../../system/keepCode.js';
+import { thorough } from '../support/thorough.js';
 
 const BUILD = '0123456789abcdef';
 const root = mkdtempSync(join(tmpdir(), 'tilewright-code-'));
@@ -120,7 +121,7 @@ describe('an archive of code', () => {
     expect(contents()).toBeUndefined();
   });
 
-  it('is begun anew where it names more commands than there are, and is bounded', () => {
+  thorough('is begun anew where it names more commands than there are, and is bounded', () => {
     for (let i = 0; i < 65; i++) keep(`c${i}`, { a: 'x' });
     expect(contents()?.uses).toEqual(['c64']);
     expect(packArchive([], new Map([['a', new Uint8Array(64 << 20)]]))).toBeUndefined();

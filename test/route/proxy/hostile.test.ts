@@ -4,6 +4,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { parseAnswer, openRaw, rawAnswer } from '../../serve/http/rawHttp.js';
 import { FakeReplica } from './fakeReplica.js';
 import { World, type WorldOptions } from './world.js';
+import { thorough } from '../../support/thorough.js';
 
 const worlds: World[] = [];
 afterEach(async () => {
@@ -144,7 +145,7 @@ describe('a reader', () => {
 });
 
 describe('a replica', () => {
-  it('whose metrics and lists have no end is bounded', async () => {
+  thorough('whose metrics and lists have no end is bounded', async () => {
     const { world, replica } = await open();
     replica.metrics = 'vllm:num_requests_running 7\n'.repeat(400_000);
     const known = world.server.fleet.replicas.get('r0')!;

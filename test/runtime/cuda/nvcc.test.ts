@@ -84,7 +84,7 @@ __device__ float twice(float x) { return first(x) * 2; }
       ).rejects.toThrow('no name of a header');
   });
 
-  it("shows the generated lines that do not compile, and the assembler's message", async () => {
+  thorough("shows the generated lines that do not compile, and the assembler's message", async () => {
     const mine = settings();
     const wrong = source.replace('255 - threadIdx.x', 'undeclared');
     expect(

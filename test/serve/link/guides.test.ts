@@ -15,6 +15,7 @@ import { GrammarGuides, type GrammarPort, type GuidesOptions } from '../../../se
 import { defined } from '../../../system/defined.js';
 import { grammarPort } from '../../support/grammarPort.js';
 import { DEMO, type Served, servedModels } from '../../support/servedModels.js';
+import { isThorough } from '../../support/thorough.js';
 
 const MODEL: GrammarModel = {
   key: 'model',
@@ -323,7 +324,7 @@ const hanging =
 
 const THREAD = join(import.meta.dirname, '..', '..', '..', 'dist', 'serve', 'link', 'grammarThread.js');
 
-describe.skipIf(!existsSync(THREAD))('the thread as it is built', () => {
+describe.runIf(isThorough && existsSync(THREAD))('the thread as it is built', () => {
   it('gives the same texts, and is replaced where somebody ends it', async () => {
     const workers: Worker[] = [];
     const start = (workerData: GrammarThreadData): GrammarPort => {
