@@ -8,6 +8,7 @@ import type { Scalar } from '../../ir/scalar.js';
 import { randomArray, randomSource, runGenerated } from './harness.js';
 import { TESTED } from './tested.js';
 import { add, constant, div, element, finishedLoop, largestLoop, mul, rowSum, store } from './modules.js';
+import { thorough } from '../support/thorough.js';
 
 const ISAS = TESTED.filter((isa) => isa !== 'amx');
 const row = (buffer: string, via?: string): Scalar => ({
@@ -220,12 +221,12 @@ describe.each(ISAS)('a loop on %s', (isa) => {
     expect(worst(isa, buffers, columns, outputs, T, inputs)).toBe(0);
   });
 
-  it('goes on with rows that are complete', () => {
+  thorough('goes on with rows that are complete', () => {
     const { T, columns, buffers, outputs, finish, inputs } = finishedLoop(random, 96);
     expect(worst(isa, buffers, columns, outputs, T, inputs, true, finish)).toBe(0);
   });
 
-  it('makes a bias of [T, T]', () => {
+  thorough('makes a bias of [T, T]', () => {
     for (const T of [1, 31, 32, 50]) {
       const end = Float64Array.from({ length: T }, (_, i) => Math.min(T, i + 1 + (i % 9)));
       const visible: Scalar = {
@@ -247,7 +248,7 @@ describe.each(ISAS)('a loop on %s', (isa) => {
     }
   });
 
-  it('writes vectors', () => {
+  thorough('writes vectors', () => {
     const T = 45;
     const buffers = [b('a', 'f32', 'T', 1, 'input'), b('o', 'f32', 'T', 1), b('n', 'i32', 'T', 1)];
     const outputs = [store('o', mul(element('a'), constant(0.1))), store('n', { op: 'rowIndex' })];

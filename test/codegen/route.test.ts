@@ -148,7 +148,7 @@ describe('experts chosen by', () => {
       );
     });
 
-    it('in CUDA', () => {
+    it.runIf(isThorough)('in CUDA', () => {
       const schedules = [{ kind: 'loop', threads: 128 } as const];
       check(module, (inputs) => emulateModule(module, { sizes: SIZES, inputs, tensors: TENSORS, schedules }).values);
     });

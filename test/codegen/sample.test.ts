@@ -19,7 +19,7 @@ import { TESTED } from './tested.js';
 const VOCAB = 2999;
 const ROWS = 96;
 
-const CASES = sampleCases(VOCAB, ROWS);
+const CASES = sampleCases(VOCAB, ROWS).slice(0, isThorough ? ROWS : 40);
 const inputsOf = (cases: readonly SampleCase[]): Values => sampleInputs(VOCAB, cases);
 
 const OUTPUTS = ['token', 'log_prob', 'best_tokens', 'best_log_probs'] as const;
@@ -74,7 +74,7 @@ describe('tokens chosen from logits', () => {
         schedules: [{ kind: 'loop', threads }],
         tokensCapacity: 8192,
       }).values;
-    check(run, CASES.slice(0, threads === 64 ? ROWS : 26));
+    check(run, CASES.slice(0, threads === 64 ? ROWS : isThorough ? 26 : 10));
   });
 
   it.runIf(hasNvcc && isThorough)('compile for a GPU without spills', () => {

@@ -231,7 +231,7 @@ describe.skipIf(!isBuilt)('questions from a pipe', () => {
     expect(await samplesOf('bash', '-c', script, 'bash')).toBe(expected);
   });
 
-  test('are called stdin, whatever is wrong with them', async () => {
+  thorough('are called stdin, whatever is wrong with them', async () => {
     const args = runArguments(model, '-');
     const { error } = failure(
       await start(args, { prefix: ['bash', '-c', `head -c 5000000 /dev/zero | tr '\\0' x | "$@"`, 'bash'] }).ended,

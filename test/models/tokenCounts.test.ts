@@ -5,6 +5,7 @@ import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { openTokenizer } from '../../models/tokenizer/tokenizer.js';
 import { hasShared, SHARED, skipReason } from './support.js';
+import { casesHere } from '../support/thorough.js';
 
 const QUESTIONS = 500;
 
@@ -44,7 +45,7 @@ describe.skipIf(!hasShared)(skipReason('token counts against golden files'), () 
       )
     : [];
 
-  it.each(['demo', 'mha-2m', 'gqa-4m'])('%s', async (name) => {
+  it.each(casesHere(['demo', 'mha-2m', 'gqa-4m'], 0))('%s', async (name) => {
     const tokenizer = openTokenizer(join(SHARED, 'checkpoints', name));
     const golden = lines<Golden>(readFileSync(join(SHARED, 'golden', `${name}.jsonl`), 'utf8')).slice(1, QUESTIONS + 1);
     const texts = questions.map((q) => {

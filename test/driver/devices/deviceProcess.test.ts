@@ -194,7 +194,7 @@ describe('models in one process', () => {
     expect(warnings).toEqual([]);
   });
 
-  it('that end the process while they are opened are tried once more, and then fail alone', async () => {
+  thorough('that end the process while they are opened are tried once more, and then fail alone', async () => {
     const device = newProcess();
     const [a, b] = await Promise.all([open(device, 'never'), open(device, 'never')]);
     const failing = begin(device, 'crash');
@@ -223,7 +223,7 @@ describe('models in one process', () => {
     expect(warnings).toEqual(['the device has not answered for 30 s: its process is replaced', TAKES_OVER('SIGKILL')]);
   });
 
-  it('may be closed while others open, and before they are open themselves', async () => {
+  thorough('may be closed while others open, and before they are open themselves', async () => {
     const device = newProcess();
     const a = await open(device, 'never');
     const b = begin(device, 'never');

@@ -12,6 +12,7 @@ import type { Ui } from '../../../driver/requests.js';
 import { UserError } from '../../../errors.js';
 import type { MicroBatch } from '../../../evaluate/scorer.js';
 import { scoreWith } from '../../support/scoring.js';
+import { thorough } from '../../support/thorough.js';
 
 let folder = '';
 beforeAll(() => {
@@ -194,7 +195,7 @@ describe('an executor in a process of its own', () => {
     await slow.close();
   });
 
-  it('hands back what it was asked if another can compute it, and starts again by itself', async () => {
+  thorough('hands back what it was asked if another can compute it, and starts again by itself', async () => {
     const { ui, warnings } = recorder();
     const ends: string[] = [];
     const executor = begin(once('die', 1), ui, 30, { onEnd: (how) => ends.push(how) });
@@ -209,7 +210,7 @@ describe('an executor in a process of its own', () => {
     await executor.close();
   });
 
-  it('reports through opened() that it cannot load the model again', async () => {
+  thorough('reports through opened() that it cannot load the model again', async () => {
     const { ui } = recorder();
     let next: Promise<void> | undefined;
     const executor = begin(once('reopen'), ui, 30, {
@@ -223,7 +224,7 @@ describe('an executor in a process of its own', () => {
     await executor.close();
   });
 
-  it('whose process ends between two calls asks the next one for nothing that it kept', async () => {
+  thorough('whose process ends between two calls asks the next one for nothing that it kept', async () => {
     const { ui, warnings } = recorder();
     const executor = await start(once('rest'), ui);
     const inputs = { row: Int32Array.of(4) };
@@ -243,7 +244,7 @@ describe('an executor in a process of its own', () => {
     await executor.close();
   });
 
-  it('gives up on a micro-batch that ends it again and again', async () => {
+  thorough('gives up on a micro-batch that ends it again and again', async () => {
     const { ui } = recorder();
     const executor = await start('always', ui);
     const failure = scoreWith(executor, batch([0]));
@@ -256,7 +257,7 @@ describe('an executor in a process of its own', () => {
     await executor.close();
   });
 
-  it('starts again for a micro-batch that comes after its end, or says why it cannot', async () => {
+  thorough('starts again for a micro-batch that comes after its end, or says why it cannot', async () => {
     const { ui } = recorder();
     const executor = await start(once('reopen'), ui);
     await expect(scoreWith(executor, batch([0]))).rejects.toThrow('no such model');

@@ -13,7 +13,7 @@ import {
   type WrittenTensor,
   zip,
 } from './writeTorchFile.js';
-import { isThorough } from '../../support/thorough.js';
+import { casesHere, isThorough } from '../../support/thorough.js';
 
 function write(content: Buffer): string {
   const path = join(temporaryFolder(), 'pytorch_model.bin');
@@ -111,13 +111,14 @@ describe('readTorchFile', () => {
     expect(refusal(withPickle(Buffer.from(pickle, 'latin1')))).toContain(wanted);
   });
 
-  it.each([
+  const MANY: readonly (readonly [string, Buffer, string])[] = [
     ['dictionaries', Buffer.alloc(1 << 20, '}'), 'more than 524288 texts, tuples, lists and dictionaries'],
     ['tuples', Buffer.from(`)${'\u0085'.repeat(1 << 20)}`, 'latin1'), 'more than 524288 texts, tuples'],
     ['empty texts', Buffer.concat(Array<Buffer>(1 << 20).fill(Buffer.from('\u008c\0', 'latin1'))), 'more than 524288'],
     ['places in the memo', Buffer.from(`}${'\u0094'.repeat(1 << 20)}`, 'latin1'), 'remembers more than 524288 values'],
     ['operations', Buffer.from('N0'.repeat(1 << 22), 'latin1'), 'more than 4194304 operations'],
-  ])('refuses a pickle of too many %s', (_, pickle, wanted) => {
+  ];
+  it.each(casesHere(MANY, 1))('refuses a pickle of too many %s', (_, pickle, wanted) => {
     expect(refusal(withPickle(pickle))).toContain(wanted);
   });
 

@@ -26,7 +26,7 @@ import {
 import { sha256 } from '../../../runtime/cuda/cubinCache.js';
 import { temporaryFolder, type CachedSettings } from '../kernels.js';
 import { hasCc, hasSystemNvrtc, isolated, makeNvcc, makeNvrtc } from './fakeCompilers.js';
-import { casesHere } from '../../support/thorough.js';
+import { casesHere, thorough } from '../../support/thorough.js';
 
 const BUILT = fileURLToPath(new URL('../../../dist/runtime/cuda/compiler.js', import.meta.url));
 const BUILT_NVRTC = fileURLToPath(new URL('../../../dist/runtime/cuda/nvrtc.js', import.meta.url));
@@ -148,7 +148,7 @@ describe.skipIf(!hasCc)('a library that was loaded before', () => {
 });
 
 describe.skipIf(!hasCc)('kernels that somebody waits for', () => {
-  it('are compiled in the order of their ranks, and what is preferred comes next', async () => {
+  thorough('are compiled in the order of their ranks, and what is preferred comes next', async () => {
     const settings = withNvrtc();
     const order: string[] = [];
     const names = Array.from({ length: 40 }, (_, i) => `k_${String(i).padStart(2, '0')}`);
@@ -188,7 +188,7 @@ describe.skipIf(!hasCc)('kernels that somebody waits for', () => {
     expect(session.compiled).toBe(1);
   });
 
-  it('reject with the text of the one that does not compile, and so do those after it', async () => {
+  thorough('reject with the text of the one that does not compile, and so do those after it', async () => {
     const settings = withNvrtc();
     const bad = unit('k_bad', 'FAIL extern "C" __global__ void k_bad() {}');
     const session = await CubinSession.open([bad], { arch: 'sm_90a', settings });
@@ -301,7 +301,7 @@ describe.skipIf(!hasCc)('compiling with a stand-in NVRTC', () => {
     }
   });
 
-  it('tolerates other writers, removes only what is a day old, and says where it cannot write', async () => {
+  thorough('tolerates other writers, removes only what is a day old, and says where it cannot write', async () => {
     const settings = withNvrtc();
     const results = await Promise.all([1, 2, 3].map(() => compileCubins([unit('k_a')], { arch: 'sm_90a', settings })));
     expect(new Set(results.map((result) => textOf(result, 'k_a'))).size).toBe(1);
@@ -355,7 +355,7 @@ describe.skipIf(!hasCc)('compiling with a stand-in NVRTC', () => {
     );
   });
 
-  it('compiles anew where only a header has changed', async () => {
+  thorough('compiles anew where only a header has changed', async () => {
     const settings = withNvrtc();
     const of = (text: string): CudaUnit => ({ ...unit('k_a'), headers: [{ name: 'lib/a.cuh', text }] });
     const compile = (each: CudaUnit) => compileCubins([each], { arch: 'sm_90a', settings });
@@ -366,7 +366,7 @@ describe.skipIf(!hasCc)('compiling with a stand-in NVRTC', () => {
     expect(textOf(changed, 'k_a')).toContain('[lib/a.cuh]\nsecond\n');
   });
 
-  it('continues past kernels that do not compile if keepsGoing is set', async () => {
+  thorough('continues past kernels that do not compile if keepsGoing is set', async () => {
     const settings = withNvrtc();
     const units = [unit('k_a'), unit('k_bad', 'FAIL'), unit('k_c')];
     const result = await compileCubins(units, { arch: 'sm_90a', settings, keepsGoing: true });
@@ -422,7 +422,7 @@ describe.skipIf(!hasCc || !existsSync(BUILT))('the compiler processes of the bui
     expect(readdirSync(place)).toHaveLength(2);
   });
 
-  it('are sent each header once, and again where it has another text', () => {
+  thorough('are sent each header once, and again where it has another text', () => {
     const place = fresh();
     const script = `
       const { openLane } = await import(${JSON.stringify(BUILT_NVRTC)});
@@ -455,7 +455,7 @@ describe.skipIf(!hasCc || !existsSync(BUILT))('the compiler processes of the bui
     expect(Object.keys(failures).sort()).toEqual(['k_a', 'k_d']);
   });
 
-  it('survive Ctrl-C in their group, but not their parent', async () => {
+  thorough('survive Ctrl-C in their group, but not their parent', async () => {
     const place = fresh();
     const script = `
       const { compileCubins } = await import(${JSON.stringify(BUILT)});

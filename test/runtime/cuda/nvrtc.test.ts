@@ -8,6 +8,7 @@ import { findNvrtc, nvrtcFolders } from '../../../runtime/cuda/findNvrtc.js';
 import { type LaneRequest, openNvrtc, versionProblem } from '../../../runtime/cuda/nvrtc.js';
 import { temporaryFolder } from '../kernels.js';
 import { hasCc, isolated, makeNvrtc } from './fakeCompilers.js';
+import { thorough } from '../../support/thorough.js';
 
 if (!hasCc)
   console.warn('SKIPPED most of test/runtime/cuda/nvrtc.test.ts: no C compiler to build the stand-in library with');
@@ -119,7 +120,7 @@ describe.skipIf(!hasCc)('finding NVRTC', () => {
     expect(await found(isolated(folder, { path: join(folder, 'shims') }))).toBe(wheel);
   });
 
-  it('skips libraries that are too old, too new or broken, and says why', async () => {
+  thorough('skips libraries that are too old, too new or broken, and says why', async () => {
     const folder = fresh();
     const old = makeNvrtc(join(folder, 'a', 'libnvrtc.so.11.2'), [11, 8]);
     const young = makeNvrtc(join(folder, 'b', 'libnvrtc.so.14'), [14, 0]);
@@ -142,7 +143,7 @@ describe.skipIf(!hasCc)('finding NVRTC', () => {
     ]);
   });
 
-  it('uses the library or folder that the setting names, or says what is wrong with it', async () => {
+  thorough('uses the library or folder that the setting names, or says what is wrong with it', async () => {
     const folder = fresh();
     const path = makeNvrtc(join(folder, 'mine', 'libnvrtc.so.12'), [12, 3]);
     const other = makeNvrtc(join(folder, 'other', 'libnvrtc.so.13'));
