@@ -11,7 +11,6 @@ const LONG = [
   'e2e/devices',
   'e2e/generate',
   'library/engine',
-  'e2e/verify',
   'e2e/interrupted',
   'codegen/gemm',
   'codegen/layer',
@@ -28,7 +27,6 @@ const LONG = [
   'codegen/cuda/grouped',
   'codegen/cuda/hopper',
   'codegen/cuda/wgmma',
-  'e2e/tune',
 ];
 
 class LongestFirst extends BaseSequencer {
@@ -251,9 +249,11 @@ const LENGTHY = [
   'e2e/taskTexts',
   'e2e/taskWindows',
   'e2e/tokenizerEnds',
+  'e2e/tune',
   'e2e/twoModels',
   'e2e/twoPhase',
   'e2e/verifiers',
+  'e2e/verify',
   'e2e/verifyGpu',
   'engine/adapterChurn',
   'engine/devicePolicy',
