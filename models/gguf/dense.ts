@@ -1,7 +1,7 @@
 /** Architectures of GGUF files without experts that came after the first twenty families. */
 import type { Json } from '../model/model.js';
 import { FACTOR, type GgufArchitecture, type GgufFacts, MOST } from './facts.js';
-import { HEAD_NORMS, LLAMA_MODULES, type Modules, OLMO_MODULES, withModules } from './modules.js';
+import { HEAD_NORMS, type JoinedRows, LLAMA_MODULES, type Modules, OLMO_MODULES, withModules } from './modules.js';
 import { biases, INTERLEAVED, layerTypes, window } from './settings.js';
 
 /** Numbers of config.json that families call differently. */
@@ -72,6 +72,17 @@ const falconModules = (hasTwoNorms: boolean) => ({
 });
 
 const hasTwoNorms = (facts: GgufFacts): boolean => facts.has('blk.0.attn_norm_2.weight');
+
+/** Queries, keys and values of plain heads, as rows of one module. */
+function queriesKeysValues(facts: GgufFacts): readonly JoinedRows[] {
+  const heads = facts.alike('attention.head_count', 1, 1024) ?? 1;
+  const kvHeads = facts.alike('attention.head_count_kv', 1, 1024) ?? heads;
+  const width = facts.whole('attention.key_length', 2, 1024) ?? facts.required('embedding_length', 1, 1 << 16) / heads;
+  return [heads, kvHeads, kvHeads].map((count, i) => ({
+    module: `self_attn.${'qkv'[i]}_proj`,
+    rows: count * width,
+  }));
+}
 
 /** The norm before feed-forward goes by that of another place. */
 const NORM_BEHIND: Modules = { post_attention_norm: 'post_attention_layernorm' };
@@ -192,6 +203,20 @@ export const DENSE_ARCHITECTURES: readonly GgufArchitecture[] = [
         ffn_up: 'mlp.gate_up_proj',
       }).layer;
       return { ...LLAMA_MODULES, layer: others };
+    },
+    ways: {},
+    partKey: 'partial_rotary_factor',
+  },
+  {
+    // GLM-4 of 2024, and ChatGLM, whose files have queries, keys and values in one module.
+    name: 'chatglm',
+    settings: (facts) => ({
+      model_type: 'glm',
+      attention_bias: facts.has('blk.0.attn_q.bias') || facts.has('blk.0.attn_qkv.bias'),
+    }),
+    modules: (facts) => {
+      const { ffn_gate: _, ...others } = withModules({ ffn_up: 'mlp.gate_up_proj' }).layer;
+      return { ...LLAMA_MODULES, layer: others, joined: { attn_qkv: queriesKeysValues(facts) } };
     },
     ways: {},
     partKey: 'partial_rotary_factor',

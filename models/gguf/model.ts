@@ -263,9 +263,25 @@ function foreignName(name: string, { model, layers, layer, whole = {} }: GgufMod
   return inLayer === null ? `${own}.${kind}` : `${layers}.${number}.${own}.${kind}`;
 }
 
+/** The tensors of several modules in one tensor, if it has their rows: by their names, with what they have of it. */
+function joinedTensors(entry: WholeTensor, { layers, joined = {} }: GgufModuleNames): readonly WholeTensor[] {
+  const [, number, module = '', kind] = LAYER.exec(entry.name) ?? [];
+  const parts = Object.hasOwn(joined, module) ? joined[module]! : [];
+  const [count = 0, ...columns] = entry.shape;
+  if (count === 0 || parts.reduce((sum, { rows }) => sum + rows, 0) !== count) return [];
+  const bytes = entry.byteLength / count;
+  let first = 0;
+  return parts.map(({ module: own, rows }) => {
+    const offset = entry.offset + first * bytes;
+    first += rows;
+    const name = `${layers}.${number}.${own}.${kind}`;
+    return { ...entry, name, shape: [rows, ...columns], offset, byteLength: rows * bytes };
+  });
+}
+
 /**
  * The tensors of `headers` by the names of a family; those that it does not know keep their own. A tensor with several
- * matrices becomes one for each.
+ * matrices, or the rows of several, becomes one for each.
  */
 export function namedTensors(
   headers: readonly [GgufHeader, ...GgufHeader[]],
@@ -282,6 +298,9 @@ export function namedTensors(
       const isFurther = Number(IN_LAYER.exec(entry.name)?.[1] ?? 0) >= layers;
       if (isSetting(entry.name) || isFurther) continue;
       const { offset, byteLength } = entry;
+      const joined = joinedTensors({ ...entry, file }, names);
+      for (const each of joined) found.set(each.name, stored(each, entry.name));
+      if (joined.length > 0) continue;
       const name = foreignName(entry.name, names) ?? entry.name;
       const [count = 1, ...shape] = entry.shape;
       if (!name.includes(EACH) || count > MAX_EACH || shape.length === 0) {

@@ -6,6 +6,12 @@ export type Modules = Readonly<Record<string, string>>;
 /** What stands for a number in the name of a module: the tensor holds one for each, along its first dimension. */
 export const EACH = '{each}';
 
+/** The rows of one of several modules in one, and its name in Hugging Face checkpoints. */
+export interface JoinedRows {
+  readonly module: string;
+  readonly rows: number;
+}
+
 /** Names of the modules of a family. */
 export interface GgufModuleNames {
   /** Outside of layers. */
@@ -13,6 +19,8 @@ export interface GgufModuleNames {
   /** What stands before the number of a layer. */
   readonly layers: string;
   readonly layer: Modules;
+  /** Modules of a layer whose rows are those of several, one behind another. */
+  readonly joined?: Readonly<Record<string, readonly JoinedRows[]>>;
   /** Tensors of a layer that are no `weight` or `bias` of such a module, by all that follows its number. */
   readonly whole?: Modules;
 }

@@ -100,6 +100,11 @@ const experts = (count: unknown, chosen: unknown, width: unknown): Readonly<Reco
 });
 const SIGMOIDS = { expert_gating_func: u(2) };
 
+/** GLM's own files have queries, keys and values in one tensor, the converted ones of transformers in three. */
+const asChatGlm: Converter['change'] = (tensor, { isJoined }) => [
+  isJoined === true ? { ...tensor, name: tensor.name.replace(/self_attn\.[qkv]_proj/, 'attn_qkv') } : tensor,
+];
+
 const deepseek: Converter = {
   architecture: 'deepseek2',
   names: [
@@ -323,6 +328,7 @@ export const CONVERTERS: Readonly<Record<string, Converter>> = {
       [/post_mlp_layernorm/, 'post_ffw_norm'],
     ],
   },
+  glm: { architecture: 'chatglm', change: asChatGlm },
   bloom: {
     architecture: 'bloom',
     change: (tensor, json) =>

@@ -42,11 +42,12 @@ export function newerTensors(tensors: readonly PlainTensor[], json: Json): GgufT
   const { names = [], change = (tensor) => [tensor] } = CONVERTERS[String(json['model_type'])]!;
   const groups = new Map<string, { shape: readonly number[]; values: number[]; count: number }>();
   for (const tensor of tensors.flatMap((each) => change(each, json))) {
-    const [, before, after] = /^(.+_(?:exps|k_b|v_b))\.\d+\.(\w+)$/.exec(nameOf(tensor.name, names)) ?? [];
-    const isEach = before !== undefined;
-    const name = isEach ? `${before}.${after}` : nameOf(tensor.name, names);
-    const { values, count } = groups.get(name) ?? { values: [], count: 0 };
-    const shape = isEach ? [count + 1, ...tensor.shape] : tensor.shape;
+    const [, module, after] = /^(.+_(?:exps|k_b|v_b))\.\d+\.(\w+)$/.exec(nameOf(tensor.name, names)) ?? [];
+    const isEach = module !== undefined;
+    const name = isEach ? `${module}.${after}` : nameOf(tensor.name, names);
+    const { values, count, shape: before = [0] } = groups.get(name) ?? { values: [], count: 0 };
+    const [rows = 0, ...columns] = tensor.shape;
+    const shape = isEach ? [count + 1, ...tensor.shape] : [before[0]! + rows, ...columns];
     groups.set(name, { shape, values: [...values, ...tensor.values], count: count + 1 });
   }
   return [...groups].map(([name, { shape: full, values }]) => {

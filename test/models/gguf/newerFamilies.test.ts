@@ -57,6 +57,8 @@ const MODELS: Readonly<Record<string, Json>> = {
     ...{ n_routed_experts: 8, num_experts_per_tok: 2, n_shared_experts: 1, moe_intermediate_size: 24 },
     ...{ first_k_dense_replace: 1, routed_scaling_factor: 2, norm_topk_prob: true },
   },
+  glm: { model_type: 'glm', head_dim: 8, partial_rotary_factor: 0.5, attention_bias: false },
+  'glm with joined rows': { model_type: 'glm', head_dim: 8, partial_rotary_factor: 0.5, isJoined: true },
   'llama 4': {
     ...{ model_type: 'llama4_text', num_local_experts: 4, num_experts_per_tok: 1, head_dim: 16, num_hidden_layers: 5 },
     ...{ intermediate_size: 24, intermediate_size_mlp: 40, interleave_moe_layer_step: 2 },
@@ -104,7 +106,7 @@ const MODELS: Readonly<Record<string, Json>> = {
 const LOSS = 1e-5;
 
 describe('a GGUF file of a newer family', () => {
-  it.each(casesHere(Object.keys(MODELS), 0, 3, 9, 10))(
+  it.each(casesHere(Object.keys(MODELS), 0, 3, 8, 11, 12))(
     'computes what the Hugging Face folder does: %s',
     async (name) => {
       const json: Json = { ...SIZES, ...MODELS[name] };
