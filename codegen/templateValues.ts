@@ -4,7 +4,7 @@ import { SAMPLE_INPUT_NAMES, type SampleInput } from '../ir/sampleInputs.js';
 import type { KernelOperands } from './operands.js';
 
 export function routeValues(kernel: RouteKernel, operands: KernelOperands) {
-  const { count, chosen, normalized, scores, groups, bias, factor } = kernel;
+  const { count, chosen, normalized, scores, groups, bias, factor, inTurn } = kernel;
   const [logits, experts] = [operands.get(kernel.logits), operands.get(kernel.experts)];
   const isCompared = scores !== undefined || groups !== undefined || bias !== undefined;
   return {
@@ -20,6 +20,7 @@ export function routeValues(kernel: RouteKernel, operands: KernelOperands) {
     rule: {
       ...(factor === undefined ? {} : { factor: Math.fround(factor) }),
       ...(isCompared ? { compared: true } : {}),
+      ...(inTurn === undefined ? {} : { inTurn: Math.fround(inTurn) }),
       ...(scores === undefined ? {} : { sigmoid: true }),
       ...(groups === undefined ? {} : { groups: groups.count, keptGroups: groups.kept, bestOfGroup: groups.best }),
     },

@@ -129,6 +129,7 @@ const route = z.strictObject({
   groups: z.strictObject({ count: expertCount, kept: expertCount, best: expertCount }).optional(),
   normalized: z.boolean(),
   factor: z.number().positive().optional(),
+  inTurn: z.number().positive().optional(),
   logits: identifier,
   bias: identifier.optional(),
   experts: identifier,

@@ -31,6 +31,12 @@ export interface RoutingRule {
   readonly normalized: boolean;
   /** Default: 1. */
   readonly factor?: number;
+  /**
+   * Weights in turn (arXiv:2409.12136): that of the s-th expert is its part of a softmax over the experts that are not
+   * chosen before it and whose logits z are near its own, m: (m − z) / max(|z|, m) is not above this. Default: weights
+   * are those of all experts.
+   */
+  readonly inTurn?: number;
 }
 
 /** Why `groups` are none of `experts` experts of which a row has `chosen`; undefined if they are. */
@@ -82,10 +88,23 @@ export function chosenExperts(
 
 /** The weights of the chosen experts of a row. */
 export function chosenWeights(logits: Float64Array, rule: RoutingRule, experts: readonly number[]): readonly number[] {
-  const { normalized, factor = 1 } = rule;
+  const { normalized, factor = 1, inTurn } = rule;
+  if (inTurn !== undefined) return weightsInTurn(logits, inTurn, experts).map((weight) => weight * factor);
   const scores = expertScores(logits, rule);
   const total = normalized ? experts.reduce((sum, expert) => sum + scores[expert]!, 0) : 1;
   return experts.map((expert) => (scores[expert]! / total) * factor);
+}
+
+/** The parts of the chosen experts of a row in softmaxes over those that are near them and not chosen before. */
+function weightsInTurn(logits: Float64Array, near: number, experts: readonly number[]): readonly number[] {
+  return experts.map((expert, slot) => {
+    const [top, before] = [logits[expert]!, experts.slice(0, slot)];
+    const total = logits.reduce((sum, z, at) => {
+      const isFar = (top - z) / Math.max(Math.abs(z), top) > near;
+      return isFar || before.includes(at) ? sum : sum + Math.exp(z - top);
+    }, 0);
+    return 1 / total;
+  });
 }
 
 /** The columns of the `count` largest numbers, in descending order, of equal ones the first. */

@@ -132,13 +132,14 @@ export function printKernel(kernel: Kernel): string {
       ].join('\n');
     }
     case 'route': {
-      const { experts, weights, chosen, count, normalized, factor, groups } = kernel;
+      const { experts, weights, chosen, count, normalized, factor, groups, inTurn } = kernel;
       const logits = kernel.scores === undefined ? kernel.logits : `${kernel.scores}(${kernel.logits})`;
       return [
         `${head}, ${experts}, ${weights.join(', ')} = the ${chosen} largest of ${count} in ${logits}`,
         ...(kernel.bias === undefined ? [] : [` plus ${kernel.bias}`]),
         ...(groups === undefined ? [] : [` in ${groups.kept} of ${groups.count} groups, by the best ${groups.best}`]),
         ...(normalized ? [', as parts of their sum'] : []),
+        ...(inTurn === undefined ? [] : [`, in turn among those within ${inTurn}`]),
         ...(factor === undefined ? [] : [`, times ${factor}`]),
         ...(kernel.pairs === undefined ? [] : [`; ${pairBuffers(kernel.pairs).join(', ')} = their order`]),
       ].join('');

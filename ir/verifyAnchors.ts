@@ -295,6 +295,13 @@ export function verifyRoute(kernel: RouteKernel, check: KernelCheck): void {
   if (problem !== undefined) check.fail(`${problem}.`);
   const { factor = 1 } = kernel;
   if (!(factor > 0 && factor < Infinity)) check.fail(`weights times ${factor}: it must be a number above 0.`);
+  const { inTurn, normalized, scores, groups, bias } = kernel;
+  if (inTurn !== undefined) {
+    if (!(inTurn > 0 && inTurn < Infinity))
+      check.fail(`weights in turn within ${inTurn}: it must be a number above 0.`);
+    if (normalized || [scores, groups, bias].some((each) => each !== undefined))
+      check.fail('weights in turn are those of the largest logits, each a part of a softmax of its own.');
+  }
   check.is(check.write(kernel.experts), ['i32'], rows, chosen, 'chosen experts');
   if (kernel.weights.length !== chosen) check.fail(`${kernel.weights.length} weights for ${chosen} experts of a row.`);
   for (const name of kernel.weights) check.is(check.write(name), ['f32'], rows, 1, 'weights of experts');

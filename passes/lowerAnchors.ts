@@ -252,12 +252,18 @@ export function lowerRoute(lowering: Lowering, { anchors, rows }: GroupOf<'route
   const { logits, bias } = top.operands;
   const chosen = lastExtent(top.result);
   const weights = bySlot(anchors, 'expert_weight', chosen, head);
-  const [first] = weights.map(({ attributes: { normalized, scores, factor } }) => ({ normalized, scores, factor }));
+  const [first] = weights.map(({ attributes: { normalized, scores, factor, inTurn } }) => ({
+    normalized,
+    scores,
+    factor,
+    inTurn,
+  }));
   const isAlike = ({ operands, attributes }: NodeOf<'expert_weight'>): boolean =>
     operands.experts === top.result &&
     attributes.normalized === first?.normalized &&
     attributes.scores === top.attributes.scores &&
-    attributes.factor === first.factor;
+    attributes.factor === first.factor &&
+    attributes.inTurn === first.inTurn;
   if (first === undefined || !weights.every(isAlike))
     throw new CompileError(`${head.path}: weights are those of the experts that are chosen from the same logits`);
   return {
@@ -266,7 +272,7 @@ export function lowerRoute(lowering: Lowering, { anchors, rows }: GroupOf<'route
     rows,
     count: lastExtent(logits),
     chosen,
-    ...defined({ scores: first.scores, groups: groupsOf(top.attributes), factor: first.factor }),
+    ...defined({ scores: first.scores, groups: groupsOf(top.attributes), factor: first.factor, inTurn: first.inTurn }),
     normalized: first.normalized,
     logits: lowering.bufferBehind(logits),
     ...defined({ bias: bias && buffers.of(bias) }),

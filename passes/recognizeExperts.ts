@@ -15,6 +15,7 @@ import { at } from '../system/at.js';
 import { defined } from '../system/defined.js';
 import { eliminateDeadCode } from './eliminateDeadCode.js';
 import { Matcher } from './match.js';
+import { routingInTurn } from './routingInTurn.js';
 
 /**
  * Σ_e w[:, e]·expert_e(x), where a row of w is 0 but for its k largest probabilities, multiplies each row by the
@@ -67,7 +68,7 @@ function build(
     const rule = {
       normalized: routing.normalized && scaled === undefined,
       ...by,
-      ...defined({ factor: routing.factor }),
+      ...defined({ factor: routing.factor, inTurn: routing.inTurn }),
     };
     const weightOf = (slot: number): Value =>
       rewriter.add('expert_weight', { logits, experts: own }, { slot, ...rule }, 'weight');
@@ -355,7 +356,12 @@ export class MixtureSearch {
       const found = factor !== undefined && factor > 0 && factor < Infinity ? this.shares(shares, experts) : undefined;
       if (found !== undefined) return { ...found, ...defined({ factor }) };
     }
-    return this.shares(weights, experts);
+    return this.shares(weights, experts) ?? this.inTurn(weights, experts);
+  }
+
+  private inTurn(weights: Value, experts: number): Routing | undefined {
+    const found = routingInTurn(this.m, weights);
+    return found?.logits.type.shape[1] === experts ? { ...found, normalized: false } : undefined;
   }
 
   private shares(v: Value, experts: number): Routing | undefined {

@@ -133,25 +133,28 @@ export const EXPERTS = {
   }),
   expert_weight: op({
     summary:
-      'expert_weight(logits[T, E], experts[T, k]) {slot, normalized, scores?, factor?}: f32[T, 1], softmax(logits), ' +
-      'or their sigmoids, at expert `slot` of a row; with `normalized` divided by the sum over its k experts; times ' +
-      'factor',
+      'expert_weight(logits[T, E], experts[T, k]) {slot, normalized, scores?, factor?, inTurn?}: f32[T, 1], ' +
+      'softmax(logits), or their sigmoids, at expert `slot` of a row; with `normalized` divided by the sum over its ' +
+      'k experts; with `inTurn` among those near it that no slot before has; times factor',
     fuse: 'opaque',
     operands: { logits: 'one', experts: 'one' },
     attributes: { slot: 'number', normalized: 'boolean' },
-    optional: { scores: ['sigmoid'], factor: 'number' },
-    infer: ({ logits, experts }, { slot, factor }) => {
+    optional: { scores: ['sigmoid'], factor: 'number', inTurn: 'number' },
+    infer: ({ logits, experts }, { slot, normalized, scores, factor, inTurn }) => {
       checkPositive('factor', factor);
+      checkPositive('inTurn', inTurn);
+      if (inTurn !== undefined && (normalized || scores !== undefined))
+        throw new TypeMismatch('expert_weight: weights in turn are parts of softmaxes of their own');
       const [rows] = matrix('expert_weight', logits);
       const [same, k] = matrix('expert_weight', experts);
       if (rows !== same) throw new TypeMismatch(`expert_weight: ${rows} and ${same} rows`);
       checkSlot(slot, k);
       return { dtype: 'f32', shape: [rows, 1] };
     },
-    evaluate: ({ logits, experts }, { slot, normalized, scores, factor }, shape) => {
+    evaluate: ({ logits, experts }, { slot, normalized, scores, factor, inTurn }, shape) => {
       const [rows, width] = extentsOf(logits.shape, 2);
       const [, k] = extentsOf(experts.shape, 2);
-      const rule = { normalized, ...defined({ scores, factor }) };
+      const rule = { normalized, ...defined({ scores, factor, inTurn }) };
       const data = Float64Array.from({ length: rows }, (_, row) => {
         const own = logits.data.subarray(row * width, (row + 1) * width);
         return at(chosenWeights(own, rule, [...experts.data.subarray(row * k, (row + 1) * k)]), slot);

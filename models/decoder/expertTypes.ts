@@ -23,6 +23,8 @@ export interface RoutingConfig {
   readonly groups?: ExpertGroups;
   /** Of the weights of experts. Default: 1. */
   readonly factor?: number;
+  /** Experts have weights in turn, of those within this (ir/experts.ts, RoutingRule). Default: of all. */
+  readonly inTurn?: number;
 }
 
 /** Feed-forward blocks of which each token takes a few, chosen by a router (arXiv:1701.06538, arXiv:2401.04088). */

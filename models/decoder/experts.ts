@@ -4,7 +4,7 @@ import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
 import type { ExpectedTensor, ShapeOf, TensorPart } from '../model/tensors.js';
 import { biasedExpertTensors, biasOfExperts, clampedSwiglu, downBias } from './biasedExperts.js';
 import type { RoutingConfig, ExpertsConfig, ExpertNames, ExpertContext } from './expertTypes.js';
-import { activate } from './ops.js';
+import { activate, softmax } from './ops.js';
 
 export type { RoutingConfig, ExpertsConfig, ExpertNames, ExpertContext } from './expertTypes.js';
 
@@ -264,13 +264,55 @@ function inKeptGroups(b: GraphBuilder, compared: Value, experts: number, { count
   return reshaped(b.add('select', { condition, a: byGroup, b: hidden }, {}, 'open'), [experts], 'open_to_rows');
 }
 
-/** f32[T, E]: the scores of the chosen experts, or their shares of the sum, and 0 for all others; which are chosen. */
+/**
+ * Experts in turn: of those that are open the one with the largest logit m, by its part of a softmax over the open ones
+ * whose logits z are near it, (m − z) / max(|z|, m) ≤ within.
+ */
+function weightsInTurn(b: GraphBuilder, logits: Value, chosen: number, within: number): Routed {
+  const constant = (value: number, hint: string): Value => b.add('const', {}, { value }, hint);
+  const [hidden, none, limit] = [constant(-Infinity, 'hidden'), constant(0, 'none'), constant(within, 'within')];
+  const size = b.add('max', { a: logits, b: b.add('neg', { x: logits }) }, {}, 'size');
+  let routed: Routed | undefined;
+  for (let turn = 0; turn < chosen; turn++) {
+    const isFree = routed && b.add('eq', { a: routed.mask, b: none }, {}, 'is_free');
+    const open =
+      isFree === undefined ? logits : b.add('select', { condition: isFree, a: logits, b: hidden }, {}, 'open');
+    const top = b.add('reduce_max', { x: open }, {}, 'top');
+    const most = b.add('max', { a: size, b: top }, {}, 'most');
+    const distance = b.add('div', { a: b.add('sub', { a: top, b: logits }), b: most }, {}, 'distance');
+    const condition = b.add('lt', { a: limit, b: distance }, {}, 'is_far');
+    const near = b.add('select', { condition, a: hidden, b: open }, {}, 'near');
+    const mask = b.add('top_mask', { x: open }, { k: 1 }, 'is_chosen');
+    const weights = b.add('mul', { a: softmax(b, near, undefined), b: mask }, {}, 'weight');
+    routed =
+      routed === undefined
+        ? { weights, mask, total: undefined }
+        : {
+            weights: b.add('add', { a: routed.weights, b: weights }, {}, 'weights'),
+            mask: b.add('add', { a: routed.mask, b: mask }, {}, 'are_chosen'),
+            total: undefined,
+          };
+  }
+  if (routed === undefined) throw new Error('a token is sent to no expert');
+  return routed;
+}
+
+interface Routed {
+  /** f32[T, E]: weights of the chosen experts, and 0 for all others. */
+  readonly weights: Value;
+  /** f32[T, E]: 1 for those that are chosen, and 0 for all others. */
+  readonly mask: Value;
+  /** f32[T, 1]: what scores were divided by, if they were. */
+  readonly total: Value | undefined;
+}
+
+/** The scores of the chosen experts, or their shares of the sum. */
 function routing(
   { b, names, hidden, weight, toF32 }: ExpertContext,
   { count, chosen, isNormalized, isBiased, routing: rule = {} }: ExpertsConfig,
   x: Value,
   layer: string,
-): { readonly weights: Value; readonly total: Value | undefined; readonly mask: Value } {
+): Routed {
   const product = b.add(
     'linear',
     { x, w: weight(`${layer}.${names.router}.weight`, [count, hidden]) },
@@ -279,8 +321,9 @@ function routing(
   );
   const routerBias = (): Value => toF32(weight(`${layer}.${names.router}.bias`, [count]), 'router_bias');
   const logits = isBiased === true ? b.add('add', { a: product, b: routerBias() }, {}, 'router_logits') : product;
+  const { bias, groups, factor = 1, inTurn } = rule;
+  if (inTurn !== undefined) return weightsInTurn(b, logits, chosen, inTurn);
   const scores = routerScores(b, logits, rule);
-  const { bias, groups, factor = 1 } = rule;
   const compared =
     bias === undefined
       ? scores

@@ -23,7 +23,7 @@ const MAX_FURTHER = 8;
 
 export interface DecoderFamily
   extends
-    Pick<Architecture, 'name' | 'modelType' | 'otherModelTypes' | 'covers' | 'textDefaults'>,
+    Pick<Architecture, 'name' | 'otherNames' | 'modelType' | 'otherModelTypes' | 'covers' | 'textDefaults'>,
     Omit<FamilyConfig, 'architecture' | 'differences'> {
   /** Default: those of LLaMA. */
   readonly names?: TensorNames | ((read: ConfigReader) => TensorNames);
@@ -36,13 +36,13 @@ export interface DecoderFamily
 }
 
 export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig> {
-  const { name, modelType, otherModelTypes, covers, textDefaults, ...others } = family;
+  const { name, otherNames, modelType, otherModelTypes, covers, textDefaults, ...others } = family;
   const { differences, prepare, names: given = LLAMA_NAMES, publishedNames, ...defaults } = others;
   return {
     name,
     modelType,
     covers,
-    ...defined({ textDefaults, otherModelTypes }),
+    ...defined({ textDefaults, otherModelTypes, otherNames }),
     describe: (file, where, fallbackDType, ways = {}, other = undefined) => {
       requireWholeModel(file, where);
       const stated = new ConfigReader(file, where);

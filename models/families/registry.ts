@@ -14,6 +14,7 @@ import { GPT_OSS_FAMILIES } from './gptOss.js';
 import { LAYER_NORM_FAMILIES } from './layerNorm.js';
 import { LLAMA4_FAMILIES } from './llama4.js';
 import { LLAMA_FAMILIES } from './llama.js';
+import { PHI_MOE_FAMILIES } from './phiMoe.js';
 import { POSITION_FAMILIES } from './positions.js';
 import { QWEN_FAMILIES } from './qwen.js';
 import { RECURRENT_FAMILIES } from './recurrent.js';
@@ -31,6 +32,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   ...ALIBI_FAMILIES,
   ...LLAMA4_FAMILIES,
   ...DEEPSEEK_FAMILIES,
+  ...PHI_MOE_FAMILIES,
 ];
 
 const FAMILY_NAMES = ARCHITECTURES.map(({ name }) => name);
@@ -108,7 +110,10 @@ export function findArchitecture(config: Json, where: string, isInside = false):
   const first = classOf(config);
   if (!isGiven(first) && !isGiven(modelType)) throw unnamed(config, where);
   const other = isInside ? undefined : findHead(first, FAMILY_NAMES);
-  const named = ARCHITECTURES.find(({ name }) => name === (other?.family ?? first));
+  const wanted = other?.family ?? first;
+  const named = ARCHITECTURES.find(
+    ({ name, otherNames }) => name === wanted || otherNames?.some((each) => each === wanted) === true,
+  );
   const typed = ARCHITECTURES.find(
     (family) => family.modelType === modelType || family.otherModelTypes?.some((type) => type === modelType) === true,
   );

@@ -273,6 +273,8 @@ export interface OtherHead {
 export interface Architecture<Config extends ModelConfig = ModelConfig> {
   /** `architectures[0]` of its config.json. */
   readonly name: string;
+  /** Other names of the same class. Default: none. */
+  readonly otherNames?: readonly string[];
   /** `model_type` of its config.json, which selects the family if `architectures` is absent. */
   readonly modelType: string;
   /** Further ones, of models with its shape. Default: none. */

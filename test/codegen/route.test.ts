@@ -24,6 +24,7 @@ const WEIGHTS = Array.from({ length: CHOSEN }, (_, slot) => `weight_${slot}`);
 
 const RULES: readonly (readonly [string, RoutingRule & { readonly bias?: 'bias' }])[] = [
   ['softmax', { normalized: false, factor: 2.5 }],
+  ['softmaxes in turn', { normalized: false, inTurn: 0.6 }],
   ['normalized sigmoids', { scores: 'sigmoid', normalized: true }],
   ['sigmoids by another choice', { scores: 'sigmoid', bias: 'bias', normalized: true, factor: 1.8 }],
   ['softmax by another choice', { bias: 'bias', normalized: false }],

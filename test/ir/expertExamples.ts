@@ -47,6 +47,16 @@ export const EXPERT_EXAMPLES: readonly (readonly [OpName, Operands, string, read
     [1 / 2, 4 / 7],
     { slot: 0, normalized: true },
   ],
+  [
+    'expert_weight',
+    [
+      ['f32[T, 3]', [0, 0, 0, 0, Math.log(3), Math.log(4)]],
+      ['i32[T, 2]', [0, 1, 2, 1]],
+    ],
+    'f32[T, 1]',
+    [1 / 2, 3 / 4],
+    { slot: 1, normalized: false, inTurn: 1.5 },
+  ],
   ['expert_rows', [['i32[R, 2]', [1, 0, 2, 1, 0, 1]]], 'i32[Rx2]', [0, 2, 0, 1, 2, 1], { experts: 3 }],
   ['expert_owners', [['i32[R, 2]', [1, 0, 2, 1, 0, 1]]], 'i32[Rx2]', [0, 0, 1, 1, 1, 2], {}],
   ['expert_place', [['i32[R, 2]', [1, 0, 2, 1, 0, 1]]], 'i32[R]', [0, 3, 4], { slot: 1 }],

@@ -5,6 +5,7 @@ import {
   attend,
   embedded,
   heads,
+  layerNorm,
   linear,
   logProbabilities,
   ofGraph,
@@ -106,6 +107,29 @@ const ERNIE: Family = {
   },
 };
 
+/** Two experts, one after the other: the first of the largest logits, by its part of those that are near it. */
+function inTurn(logits: Row, jitter: number): readonly (readonly [expert: number, weight: number])[] {
+  const chosen: [number, number][] = [];
+  for (let turn = 0; turn < 2; turn++) {
+    const open = logits.map((z, expert) => (chosen.some(([own]) => own === expert) ? -Infinity : z));
+    const top = Math.max(...open);
+    const isFar = (z: number): boolean => (top - z) / Math.max(Math.abs(z), top) > 2 * jitter;
+    const near = open.map((z, expert) => (isFar(logits[expert]!) ? -Infinity : z));
+    const expert = open.indexOf(top);
+    chosen.push([expert, softmax(near)[expert]!]);
+  }
+  return chosen;
+}
+
+const LONG = { factors: [1, 1.5, 2.5, 4], scale: 1.2 };
+/** A head whose pairs turn slower by a factor each, and all of whose elements are scaled. */
+const slowed = (head: Row, position: number): Row =>
+  head.map((x, i) => {
+    const pair = i % 4;
+    const angle = position * Math.fround(50 ** (-pair / 4) / LONG.factors[pair]!);
+    return LONG.scale * (x * Math.cos(angle) + (i < 4 ? -1 : 1) * head[(i + 4) % 8]! * Math.sin(angle));
+  });
+
 const FAMILIES: readonly Family[] = [
   ERNIE,
   {
@@ -158,6 +182,36 @@ const FAMILIES: readonly Family[] = [
         .slice(0, 2)
         .map((expert) => swiglu(weights, `${module}.experts.${expert}`, times(x, sigmoid(logits[expert]!))))
         .reduce(add, swiglu(weights, `${module}.shared_expert`, x));
+    },
+  },
+  {
+    title: 'Phi 3.5 MoE: experts in turn, LayerNorm and biases, LongRoPE with a scale of its own',
+    config: {
+      architectures: ['PhiMoEForCausalLM'],
+      model_type: 'phimoe',
+      num_local_experts: EXPERTS,
+      num_experts_per_tok: 2,
+      router_jitter_noise: 0.4,
+      attention_bias: true,
+      lm_head_bias: true,
+      rope_scaling: {
+        ...{ type: 'longrope', original_max_position_embeddings: 32, short_factor: LONG.factors },
+        ...{ long_factor: [9, 9, 9, 9], short_mscale: LONG.scale, long_mscale: 9 },
+      },
+    },
+    normed: layerNorm(0.01),
+    norms: ['input_layernorm', 'post_attention_layernorm', 'model.norm'],
+    output: 'o_proj',
+    heads: (_weights, _at, _name, head, position) => slowed(head, position),
+    feedForward: (weights, at, _layer, x) => {
+      const module = `${at}.block_sparse_moe`;
+      return inTurn(linear(weights, `${module}.gate`, x), 0.4)
+        .map(([expert, weight]) => {
+          const [gate, up] = ['w1', 'w3'].map((name) => linear(weights, `${module}.experts.${expert}.${name}`, x));
+          const inner = gate!.map((value, i) => silu(value) * up![i]!);
+          return times(linear(weights, `${module}.experts.${expert}.w2`, inner), weight);
+        })
+        .reduce(add);
     },
   },
   {

@@ -84,6 +84,7 @@ const NAMES: Readonly<Record<string, string>> = {
   'Granite MoE': 'granitemoe',
   Apertus: 'apertus',
   Phi: 'phi',
+  'Phi MoE': 'phimoe',
   'GPT-2': 'gpt2',
   OPT: 'opt',
   BLOOM: 'bloom',

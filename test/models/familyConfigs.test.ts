@@ -194,6 +194,16 @@ describe('families', () => {
         activation: 'geluTanh',
       },
     ],
+    [
+      'phimoe',
+      { lm_head_bias: true, num_key_value_heads: null },
+      {
+        experts: { count: 16, chosen: 2, routing: { inTurn: 0.02 } },
+        hasHeadBias: true,
+        norm: { kind: 'layer', hasBias: true },
+        rmsNormEps: 1e-5,
+      },
+    ],
     ['opt', { ffn_dim: 20 }, { intermediateSize: 20, positionRows: 2048, rmsNormEps: 1e-5, activation: 'relu' }],
     ['olmo2', {}, { maxPositions: 2048, kvHeads: 2, rmsNormEps: 1e-5, qkNorm: 'row', biased: [] }],
     [
@@ -204,7 +214,7 @@ describe('families', () => {
   ])('%s: %j fills in what transformers does', (type, changes, expected) => {
     const config = parse(type, changes);
     expect(config).toMatchObject({ rmsNormEps: 1e-6, eosTokenIds: [], ...expected });
-    const theta = { smollm3: 2_000_000, olmo3: 500_000, apertus: 12_000_000 }[type] ?? 10_000;
+    const theta = { smollm3: 2_000_000, olmo3: 500_000, phimoe: 1_000_000, apertus: 12_000_000 }[type] ?? 10_000;
     expect(config.rope).toEqual({ theta, scaling: { type: 'none' } });
     expect(config.windowRope).toBeUndefined();
   });

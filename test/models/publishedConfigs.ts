@@ -285,6 +285,25 @@ export const READ: readonly (readonly [model: string, config: Json, family: stri
     'Phi3ForCausalLM',
   ],
   [
+    'Phi 3.5 MoE, whose class has another name in transformers',
+    {
+      architectures: ['PhiMoEForCausalLM'],
+      model_type: 'phimoe',
+      auto_map: { AutoModelForCausalLM: 'modeling_phimoe.PhiMoEForCausalLM' },
+      ...sizes([4096, 6400, 32], [32, 8], 32_064),
+      ...{ attention_bias: true, lm_head_bias: true, hidden_dropout: 0, input_jitter_noise: 0.01 },
+      ...{ num_experts_per_tok: 2, num_local_experts: 16, router_jitter_noise: 0.01, sliding_window: 131_072 },
+      ...{ max_position_embeddings: 131_072, original_max_position_embeddings: 4096, rope_theta: 10_000 },
+      rope_scaling: {
+        ...{ type: 'longrope', original_max_position_embeddings: 4096 },
+        ...{ short_mscale: 1.243163121016122, long_mscale: 1.243163121016122 },
+        short_factor: Array.from({ length: 64 }, () => 1.5),
+        long_factor: Array.from({ length: 64 }, () => 20),
+      },
+    },
+    'PhimoeForCausalLM',
+  ],
+  [
     'Phi 2',
     {
       architectures: ['PhiForCausalLM'],

@@ -153,7 +153,6 @@ export const REFUSED: readonly (readonly [model: string, config: Json, says: str
     ofType('PanguEmbedded', 'PanguEmbeddedForCausalLM'),
     'architecture "PanguEmbeddedForCausalLM" is not supported',
   ],
-  ['Phi 3.5 MoE', ofType('phimoe', 'PhiMoEForCausalLM'), UNKNOWN],
   ['Qwen', ofType('qwen', 'QWenLMHeadModel'), UNKNOWN],
   [
     'Gemma 3n',

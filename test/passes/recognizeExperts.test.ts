@@ -110,6 +110,57 @@ describe('recognizeExperts', () => {
     sameMeaning(before, after);
   });
 
+  /** One turn after another: the largest of %open by its part of a softmax over those near it. */
+  const turn = (at: number, open: string): string => `
+    %top_${at} = reduce_max(%${open}) : f32[T, 1]
+    %most_${at} = max(%size, %top_${at}) : f32[T, 3]
+    %below_${at} = sub(%top_${at}, %logits) : f32[T, 3]
+    %distance_${at} = div(%below_${at}, %most_${at}) : f32[T, 3]
+    %far_${at} = lt(%within, %distance_${at}) : bool[T, 3]
+    %near_${at} = select(%far_${at}, %hidden, %${open}) : f32[T, 3]
+    %nearest_${at} = reduce_max(%near_${at}) : f32[T, 1]
+    %shifted_${at} = sub(%near_${at}, %nearest_${at}) : f32[T, 3]
+    %exp_${at} = exp(%shifted_${at}) : f32[T, 3]
+    %total_${at} = sum(%exp_${at}) : f32[T, 1]
+    %p_${at} = div(%exp_${at}, %total_${at}) : f32[T, 3]
+    %mask_${at} = top_mask(%${open}) {k = 1} : f32[T, 3]
+    %w_${at} = mul(%p_${at}, %mask_${at}) : f32[T, 3]`;
+  const IN_TURN = expertGraph(`
+    %hidden = const() {value = -inf} : f32[]
+    %none = const() {value = 0} : f32[]
+    %within = const() {value = 0.75} : f32[]
+    %negative = neg(%logits) : f32[T, 3]
+    %size = max(%logits, %negative) : f32[T, 3]
+    ${turn(0, 'logits')}
+    %is_free = eq(%mask_0, %none) : bool[T, 3]
+    %open = select(%is_free, %logits, %hidden) : f32[T, 3]
+    ${turn(1, 'open')}
+    %w = add(%w_0, %w_1) : f32[T, 3]
+`);
+
+  it('knows experts that are weighed in turn', () => {
+    const before = parse(IN_TURN);
+    const after = recognize(before);
+    expect(after.nodes.map(({ op }) => op)).not.toContain('top_mask');
+    const weights = after.nodes.filter((node) => isOp(node, 'expert_weight'));
+    expect(weights.map(({ attributes: { slot, inTurn, normalized } }) => ({ slot, inTurn, normalized }))).toEqual(
+      [0, 1].map((slot) => ({ slot, inTurn: 0.75, normalized: false })),
+    );
+    sameMeaning(before, after);
+  });
+
+  it.each([
+    [
+      'the second turn is open to the first expert too',
+      ['select(%is_free, %logits, %hidden)', 'select(%is_free, %size, %hidden)'],
+    ],
+    ['of another distance', ['%most_1 = max(%size, %top_1)', '%most_1 = max(%logits, %top_1)']],
+    ['of a choice among others', ['%mask_1 = top_mask(%open)', '%mask_1 = top_mask(%near_1)']],
+    ['of two at once', ['top_mask(%logits) {k = 1}', 'top_mask(%logits) {k = 2}']],
+  ] as const)('leaves weights in turn alone: %s', (_, change) => {
+    checkUnchanged(edit(IN_TURN, change), recognizeExperts);
+  });
+
   it('leaves such experts alone where what they give is weighed too', () => {
     checkUnchanged(scaled('kept'), recognizeExperts);
   });

@@ -75,6 +75,14 @@ const FAMILIES = [
     'MiniMaxM2ForCausalLM',
     { model_type: 'minimax_m2', num_local_experts: 6, num_experts_per_tok: 2, intermediate_size: 96 },
   ],
+  [
+    'PhimoeForCausalLM',
+    { model_type: 'phimoe', num_local_experts: 6, router_jitter_noise: 0.3, attention_bias: true, lm_head_bias: true },
+  ],
+  [
+    'Llama4ForCausalLM',
+    { model_type: 'llama4_text', num_local_experts: 6, num_experts_per_tok: 2, intermediate_size_mlp: 96 },
+  ],
   ['HunYuanDenseV1ForCausalLM', { model_type: 'hunyuan_v1_dense' }],
   ['Glm4ForCausalLM', { model_type: 'glm4', partial_rotary_factor: 0.5 }],
   [

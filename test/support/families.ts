@@ -409,6 +409,21 @@ const FAMILIES: Readonly<Record<string, Own>> = {
       { full_attn_idxs: Array.from({ length: layers }, (_, layer) => layer).filter(() => dice.chance(0.5)) },
     ]),
   }),
+  phimoe: (dice, { headDim }) => ({
+    num_local_experts: dice.pick([2, 3, 8, 16, 40]),
+    num_experts_per_tok: 2,
+    router_jitter_noise: dice.pick([0.01, 0.1, 0.4]),
+    ...{ attention_bias: dice.chance(0.6), lm_head_bias: dice.chance(0.6) },
+    ...(dice.chance(0.5)
+      ? {
+          ...{ rope_parameters: null, rope_theta: 500 },
+          rope_scaling: {
+            ...{ type: 'longrope', original_max_position_embeddings: 64, short_mscale: 1.2, long_mscale: 1.3 },
+            short_factor: Array.from({ length: headDim / 2 }, (_, pair) => 1 + pair / 8),
+          },
+        }
+      : {}),
+  }),
   mamba2: (dice) => {
     const groups = dice.pick([1, 2, 3]);
     const [heads, headDim, expand] = [groups * dice.pick([2, 4]), dice.pick([4, 8, 16]), dice.pick([1, 2])];

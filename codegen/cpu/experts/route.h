@@ -1,6 +1,7 @@
 /*
- * Chooses experts for each row, and their weights: softmax over all of them or, normalized, over those chosen. Where
- * scores are compared, the largest scores plus bias are chosen, in the groups that are kept, and weights are scores.
+ * Chooses experts for each row, and their weights: softmax over all of them or, normalized, over those chosen, or in
+ * turn each over those near it that are not chosen before. Where scores are compared, the largest scores plus bias are
+ * chosen, in the groups that are kept, and weights are scores.
  */
 #pragma once
 #include "lib/elementary.h"
@@ -16,6 +17,7 @@ typedef struct RouteConfig {
   int64_t logits_stride, experts_stride;
   const int *weights;          /* a buffer for each expert that is chosen */
   float factor;                /* of weights; 0: 1 */
+  float in_turn;               /* how far logits may be for weights in turn; 0: weights are those of all */
   int compared, sigmoid;       /* scores are compared; they are sigmoids */
   int groups, kept_groups, best_of_group; /* 0: one group */
   int has_bias, bias, bias_type;          /* index of a buffer, and its elements */
@@ -82,12 +84,32 @@ TW_FN void tw_route_compared(const RouteConfig config, const tw_launch *launch, 
   }
 }
 
+/* The sum over experts that are near the one that is chosen next and not chosen before, marked in taken. */
+TW_FN float tw_route_near(const RouteConfig config, const float *z, const char *taken, float top) {
+  float total = 0.0f;
+  for (int e = 0; e < config.count; e++) {
+    const float size = z[e] < 0.0f ? -z[e] : z[e];
+    const int is_far = (top - z[e]) / (size > top ? size : top) > config.in_turn;
+    if (!taken[e] && !is_far) total += tw_exp(tw_set1(z[e] - top))[0];
+  }
+  return total;
+}
+
 TW_FN void tw_route_row(const RouteConfig config, const tw_launch *launch, int64_t row) {
   const float *const z = (const float *)launch->buffers[config.logits] + row * config.logits_stride;
   int32_t *const experts = (int32_t *)launch->buffers[config.experts] + row * config.experts_stride;
   char taken[TW_MAX_EXPERTS];
   memset(taken, 0, (size_t)config.count);
   for (int s = 0; s < config.chosen; s++) experts[s] = tw_route_take(z, taken, config.count);
+  if (config.in_turn != 0.0f) {
+    memset(taken, 0, (size_t)config.count);
+    for (int s = 0; s < config.chosen; s++) {
+      const float near = tw_route_near(config, z, taken, z[experts[s]]);
+      ((float *)launch->buffers[config.weights[s]])[row] = 1.0f / near * tw_route_factor(config);
+      taken[experts[s]] = 1;
+    }
+    return;
+  }
   const float top = z[experts[0]];
   float weight[TW_MAX_CHOSEN], total = 0.0f;
   for (int s = 0; s < config.chosen; s++) weight[s] = tw_exp(tw_set1(z[experts[s]] - top))[0];

@@ -1,6 +1,7 @@
 /*
  * The choice of experts: of each row's logits the `chosen` largest, of equal ones the lower expert first, and their
- * weights: softmax over the chosen (normalized) or over all experts. A warp a row; lane l has experts l, l + 32, ….
+ * weights: softmax over the chosen (normalized) or over all experts, or in turn each over those near it that are not
+ * chosen before. A warp a row; lane l has experts l, l + 32, ….
  * Where scores are compared, they are a softmax or sigmoids; the largest scores plus bias are chosen, in the groups
  * that are kept, and weights are scores.
  */
@@ -19,6 +20,8 @@ struct RouteConfig {
   int threads;
   /* Of weights; 0: 1. */
   double factor;
+  /* How far logits may be for weights in turn; 0: weights are those of all. */
+  double in_turn;
   bool compared, sigmoid;
   /* Of experts that follow each other; 0: one. Lane g has group g. */
   int groups, kept_groups, best_of_group;
@@ -27,6 +30,7 @@ struct RouteConfig {
   TW_CONSTEXPR int per_lane() const { return (count + 31) / 32; }
   TW_CONSTEXPR bool is_legal() const {
     return threads % 32 == 0 && chosen > 0 && chosen <= count && per_lane() <= 32 && logits_stride >= count &&
+           (in_turn == 0 || !(compared || normalized)) &&
            (groups == 0 ||
                (compared && groups <= 32 && count % groups == 0 && chosen <= kept_groups * (count / groups)));
   }
@@ -162,6 +166,21 @@ TW_DEVICE void route_compared(int row, int lane, const RouteBuffers<config, Bias
   }
 }
 
+/*
+ * The sum over experts near the one with logit `top`. Lane l has experts l, l + 32, …, whose logits are `own` and whose
+ * bits in `taken` are those that are chosen before.
+ */
+template <RouteConfig config, int per_lane>
+TW_DEVICE float route_near(const float (&own)[per_lane], unsigned taken, float top) {
+  float total = 0.0f;
+#pragma unroll
+  for (int i = 0; i < per_lane; i++) {
+    const bool is_far = add(top, -own[i]) / max(fabsf(own[i]), top) > (float)config.in_turn;
+    if (!(taken >> i & 1) && !is_far) total = add(total, expf(own[i] - top));
+  }
+  return warp_sum(total);
+}
+
 template <RouteConfig config, typename Bias>
 TW_DEVICE void route_row(int row, int lane, const RouteBuffers<config, Bias> &buffers) {
   static_assert(config.is_legal());
@@ -179,13 +198,17 @@ TW_DEVICE void route_row(int row, int lane, const RouteBuffers<config, Bias> &bu
 #pragma unroll
   for (int s = 0; s < chosen; s++) {
     float most;
+    const unsigned before = taken;
     const int best = route_next<count>(lane, own, taken, most);
     if (s == 0) top = most;
-    weight[s] = expf(most - top);
+    if constexpr (config.in_turn != 0) weight[s] = 1.0f / route_near<config>(own, before, most);
+    else weight[s] = expf(most - top);
     if (lane == 0) buffers.experts[(long long)row * config.experts_stride + s] = best;
   }
   float total = 0.0f;
-  if constexpr (config.normalized) {
+  if constexpr (config.in_turn != 0) {
+    total = 1.0f;
+  } else if constexpr (config.normalized) {
     for (int s = 0; s < chosen; s++) total = add(total, weight[s]);
   } else {
 #pragma unroll
