@@ -117,6 +117,7 @@ export const ALIBI_FAMILIES = [
   // expansion_ratio: as in transformers, the feed-forward block is four times as wide as the stream.
   decoderFamily({
     name: 'MptForCausalLM',
+    otherNames: ['MPTForCausalLM'],
     modelType: 'mpt',
     covers: 'MPT 7B and 30B',
     maxPositions: 2048,

@@ -129,6 +129,7 @@ export const DENSE_FAMILIES = [
   // ERNIE 4.5 (Baidu, 2025), dense: pairs of neighbours turn.
   decoderFamily({
     name: 'Ernie4_5ForCausalLM',
+    otherNames: ['Ernie4_5_ForCausalLM'],
     modelType: 'ernie4_5',
     covers: 'ERNIE 4.5 0.3B, dense',
     maxPositions: 131_072,

@@ -304,6 +304,23 @@ export const READ: readonly (readonly [model: string, config: Json, family: stri
     'PhimoeForCausalLM',
   ],
   [
+    'MPT 7B StoryWriter, whose class has another name in transformers',
+    {
+      architectures: ['MPTForCausalLM'],
+      model_type: 'mpt',
+      auto_map: { AutoConfig: 'configuration_mpt.MPTConfig', AutoModelForCausalLM: 'modeling_mpt.MPTForCausalLM' },
+      attn_config: {
+        ...{ alibi: true, alibi_bias_max: 16, attn_impl: 'torch', attn_pdrop: 0, attn_type: 'multihead_attention' },
+        ...{ attn_uses_sequence_id: false, clip_qkv: 6, prefix_lm: false, qk_ln: false, softmax_scale: null },
+      },
+      ...{ d_model: 4096, n_heads: 32, n_layers: 32, vocab_size: 50_432, max_seq_len: 65_536, expansion_ratio: 4 },
+      ...{ emb_pdrop: 0, embedding_fraction: 1, init_device: 'cpu', learned_pos_emb: true, logit_scale: null },
+      ...{ no_bias: true, norm_type: 'low_precision_layernorm', resid_pdrop: 0, use_cache: false, verbose: 0 },
+      init_config: { name: 'kaiming_normal_', init_div_is_residual: true },
+    },
+    'MptForCausalLM',
+  ],
+  [
     'Phi 2',
     {
       architectures: ['PhiForCausalLM'],
