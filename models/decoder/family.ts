@@ -246,6 +246,7 @@ function summarize({ hiddenSize, intermediateSize, layers, heads, headDim, kvHea
       ? []
       : [`soft caps on ${Object.keys(rest.caps).join(', ')}`]),
     ...(rest.recurrent === undefined ? [] : [printRecurrent(rest.recurrent)]),
+    ...(rest.hasFinalNorm === false ? ['no norm before the head'] : []),
     ...(rest.isOutputGated === true ? ['a gate behind attention'] : []),
     ...(rest.factors === undefined ? [] : [`factors on ${Object.keys(rest.factors).join(', ')}`]),
     ...(rest.head === undefined
@@ -278,9 +279,9 @@ function printRecurrent(recurrent: RecurrentConfig): string {
   }
 }
 
-const printExperts = ({ count, chosen, width, sharedWidth, dense = [] }: ExpertsConfig): string =>
+const printExperts = ({ count, chosen, width, sharedWidth, routing, dense = [] }: ExpertsConfig): string =>
   [
-    `${chosen} of ${count} experts of ${width} for each token`,
+    `${chosen} of ${count} experts of ${width} for each token${routing?.inTurn === undefined ? '' : ', in turn'}`,
     ...(sharedWidth === undefined ? [] : [`a shared expert of ${sharedWidth}`]),
     ...(dense.length === 0 ? [] : [`layers without experts: ${dense.length}`]),
   ].join(', ');
