@@ -126,6 +126,24 @@ export const DENSE_FAMILIES = [
     },
   }),
 
+  // OLMo 1 (arXiv:2402.00838): LayerNorm without weights, whose ε files do not say.
+  decoderFamily({
+    name: 'OlmoForCausalLM',
+    modelType: 'olmo',
+    covers: 'OLMo 1B and 7B of 2024',
+    maxPositions: 2048,
+    epsilon: 1e-5,
+    prepare: ({ json }) => ({ ...json, rms_norm_eps: null }),
+    differences: (read) => {
+      const clip = read.number('clip_qkv', 0, [0, 1e6]);
+      return {
+        norm: { kind: 'layer', offset: 0, hasBias: false, isBare: true },
+        biased: read.attentionBiases(),
+        ...(clip === 0 ? {} : { clip }),
+      };
+    },
+  }),
+
   // ERNIE 4.5 (Baidu, 2025), dense: pairs of neighbours turn.
   decoderFamily({
     name: 'Ernie4_5ForCausalLM',

@@ -162,6 +162,15 @@ export const DENSE_ARCHITECTURES: readonly GgufArchitecture[] = [
     ways: {},
   },
   {
+    name: 'olmo',
+    settings: (facts) => ({
+      ...{ model_type: 'olmo', attention_bias: facts.has('blk.0.attn_q.bias') },
+      clip_qkv: facts.number('attention.clamp_kqv', 0, 1e6) ?? null,
+    }),
+    modules: () => LLAMA_MODULES,
+    ways: INTERLEAVED,
+  },
+  {
     // Files hold the base that alpha gives.
     name: 'hunyuan-dense',
     settings: (facts) => ({ model_type: 'hunyuan_v1_dense', attention_bias: facts.has('blk.0.attn_q.bias') }),

@@ -46,6 +46,7 @@ const NAMES: Readonly<Record<string, string>> = {
   'Qwen 2': 'qwen2',
   'Qwen 3': 'qwen3',
   Mistral: 'mistral',
+  OLMo: 'olmo',
   'OLMo 2': 'olmo2',
   'OLMo 3': 'olmo3',
   'Phi 3': 'phi3',

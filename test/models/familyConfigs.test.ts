@@ -204,6 +204,7 @@ describe('families', () => {
         rmsNormEps: 1e-5,
       },
     ],
+    ['olmo', { rms_norm_eps: 0.1, clip_qkv: 8 }, { rmsNormEps: 1e-5, clip: 8, norm: { kind: 'layer', isBare: true } }],
     ['opt', { ffn_dim: 20 }, { intermediateSize: 20, positionRows: 2048, rmsNormEps: 1e-5, activation: 'relu' }],
     ['olmo2', {}, { maxPositions: 2048, kvHeads: 2, rmsNormEps: 1e-5, qkNorm: 'row', biased: [] }],
     [

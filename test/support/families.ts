@@ -111,6 +111,9 @@ const FAMILIES: Readonly<Record<string, Own>> = {
     attention_bias: dice.chance(0.3),
     ...qwenWindow(dice, sizes),
   }),
+  olmo: (dice) => ({
+    ...{ clip_qkv: dice.pick([null, 0.5, 4]), attention_bias: dice.chance(0.3), tie_word_embeddings: dice.chance(0.3) },
+  }),
   olmo2: (dice) => ({ tie_word_embeddings: dice.chance(0.3) }),
   olmo3: (dice, { layers }) => ({ sliding_window: dice.whole(1, 9), layer_types: kinds(dice, layers) }),
   phi3: (dice, { headDim }) => ({

@@ -236,8 +236,7 @@ function changedDelta(tensor: PlainTensor, json: Json): readonly PlainTensor[] {
     Array.from({ length: groups * count }, (_, i) => Math.floor(i / count) * all + from + (i % count));
   const take = (list: readonly number[]): Float64Array =>
     Float64Array.from(list.flatMap((row) => [...values.subarray(row * columns, (row + 1) * columns)]));
-  const qkv = [...rows(0, key), ...rows(key, key), ...rows(2 * key, own)];
-  const z = rows(2 * key + own, own);
+  const [qkv, z] = [[...rows(0, key), ...rows(key, key), ...rows(2 * key, own)], rows(2 * key + own, own)];
   return [
     { name: name.replace('qkvz', 'qkv'), shape: [qkv.length, columns], values: take(qkv) },
     { name: name.replace('qkvz', 'z'), shape: [z.length, columns], values: take(z) },
@@ -329,6 +328,7 @@ export const CONVERTERS: Readonly<Record<string, Converter>> = {
     ],
   },
   glm: { architecture: 'chatglm', change: asChatGlm },
+  olmo: { architecture: 'olmo', change: isLlama, pairs: () => ({ 'attention.clamp_kqv': f(4) }) },
   bloom: {
     architecture: 'bloom',
     change: (tensor, json) =>

@@ -96,6 +96,7 @@ const MODELS: Readonly<Record<string, Json>> = {
   },
   olmoe: { model_type: 'olmoe', num_experts: 6, num_experts_per_tok: 2, intermediate_size: 24, norm_topk_prob: false },
   'granite with experts': { model_type: 'granitemoe', num_local_experts: 4, num_experts_per_tok: 2, ...FACTORS },
+  olmo: { model_type: 'olmo', clip_qkv: 4 },
   minimax: {
     ...{ model_type: 'minimax_m2', num_local_experts: 4, num_experts_per_tok: 2, head_dim: 16, rotary_dim: 8 },
     intermediate_size: 24,
