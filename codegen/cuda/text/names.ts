@@ -9,8 +9,8 @@ const KEYWORDS = new Set(
     'xor config head_config tw ' +
     // What kernels and their functors call their own.
     'acc across ahead begin block column columns end first fold from group held high is_stored lane loaded local low ' +
-    'memory partner piece place products quad route row rows sample self shared stage sum sums tile to total turn unit ' +
-    'values warp whole ' +
+    'memory partner piece place products quad route row rows sample self shared stage sum sums tile to total turn ' +
+    'unit values warp whole ' +
     // Functions that the statements of programs call.
     'add sub mul div div_sigmoid max min exp log tanh ' +
     'erf floor sqrt inverse_sqrt neg sine cosine round select at_most below ' +

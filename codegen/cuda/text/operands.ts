@@ -123,7 +123,7 @@ export function rowOffset({ stride, columnStride, columns }: Operand, row: strin
 /** Statements that run once per row. */
 export class CudaRowScope extends RowStatements<CudaOperands> {
   readonly row: string;
-  /** What adds up the parts of a row, or finds the largest: a C expression (gemm/rowValues.cuh); undefined: functions. */
+  /** What adds up the parts of a row: a C expression (gemm/rowValues.cuh). Undefined: functions, at once. */
   readonly sums: string | undefined;
   private readonly given: ReadonlyMap<string, string>;
   private readonly defined = new Map<string, string>();
