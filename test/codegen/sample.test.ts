@@ -51,7 +51,7 @@ function check(run: (inputs: Values) => Values, cases: readonly SampleCase[]): V
 const MODULE = sampleModule(VOCAB);
 
 describe('tokens chosen from logits', () => {
-  it.each(TESTED.filter((isa) => isa !== 'amx'))('in C, %s', (isa) => {
+  it.each(casesHere(TESTED.filter((isa) => isa !== 'amx')))('in C, %s', (isa) => {
     const run =
       (workers: number, rows: number) =>
       (inputs: Values): Values => {

@@ -17,6 +17,7 @@ import { CPU_ISAS } from '../../ir/plan.js';
 import { compile } from './harness.js';
 import type { LayerShape } from './modules.js';
 import { layerCase } from './modules.js';
+import { thorough } from '../support/thorough.js';
 
 const SHAPE: LayerShape = {
   hidden: 64,
@@ -140,7 +141,7 @@ describe('generated text', () => {
 const rename = (text: string): string => text.replace(/"(h1|h2|gated|wd|ssq2)"/g, '"layer7_$1"');
 
 describe('tiles of a real processor', () => {
-  it('compile, though they may not run here', () => {
+  thorough('compile, though they may not run here', () => {
     const schedule: CpuSchedule = { kind: 'gemm', isa: 'amx', mr: 32, nr: 32, kc: 64, mb: 64, nb: 64 };
     const library = compile(
       emitTranslationUnit([emitKernel(kernelNamed(AMX, 'down'), AMX, schedule, { T: 128, R: 128 })]),

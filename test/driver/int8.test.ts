@@ -24,6 +24,7 @@ import { FORMATS, quantizedTensors, safetensorsOf, writeQuantized } from '../sup
 import { float } from '../support/quantizeMatrix.js';
 import { randomTrees } from '../support/familyTrees.js';
 import { SILENT } from '../support/silent.js';
+import { thorough } from '../support/thorough.js';
 
 const SMALL: Json = { ...CONFIG, tie_word_embeddings: false };
 const MACHINE = detectMachine();
@@ -79,7 +80,7 @@ describe('a checkpoint with codes of int8', () => {
   };
   const stored = quantizedTensors(SMALL, bytes.write, 3);
 
-  it('is computed with them, as float64 computes it, with the same bits in every batch', async () => {
+  thorough('is computed with them, as float64 computes it, with the same bits in every batch', async () => {
     const opened = await open(saying(rows), 'auto');
     expect(opened.model.arithmetic).toBe('int8');
     expect(weightsOf(opened, 'i8').flatMap(({ sources, from }) => sources.map(() => from))).toEqual(

@@ -175,7 +175,7 @@ describe.skipIf(!isBuilt)('an artifact that is complete', () => {
     expect(accuracies(success(await tilewright(questionsOf(moved, '--verify'))))).toEqual(answers);
   });
 
-  test('is made of a config.json alone as well: made-up weights need no file', async () => {
+  thorough('is made of a config.json alone as well: made-up weights need no file', async () => {
     const made = join(folder, 'made-up.tw');
     success(await tilewright(['compile', model, ...CAPACITY, '--init', 'random:1', '--pack-weights', '-o', made]));
     const moved = join(temporaryFolder(), 'moved.tw');
@@ -250,7 +250,7 @@ describe.skipIf(!isBuilt)('an artifact that is complete', () => {
   });
 
   describe('with hashes of all bytes', () => {
-    test('finds a byte that no sample covers, but only with --verify', async () => {
+    thorough('finds a byte that no sample covers, but only with --verify', async () => {
       const own = writeCheckpoint();
       const dir = join(folder, 'hashed.tw');
       success(await tilewright(['compile', own, ...CAPACITY, '-o', dir, '--hash-weights']));

@@ -85,7 +85,7 @@ describe.skipIf(!isBuilt)('several devices', () => {
     [3, '--devices', '3'],
     [4, '--parallel', 'dpxpp=2x2'],
   ] as const;
-  test.each(casesHere<(typeof WAYS)[number]>(WAYS, 0))(
+  test.each(casesHere<(typeof WAYS)[number]>(WAYS))(
     '%i of them give the answers of one device with %s %s',
     async (count, flag, value) => {
       const out = temporaryFolder();

@@ -129,7 +129,7 @@ describe.skipIf(!isBuilt)('generate', () => {
     expect(outcome.stderr).not.toContain('compile kernels');
   });
 
-  it('keeps what was generated when it is stopped', async () => {
+  thorough('keeps what was generated when it is stopped', async () => {
     const many = join(temporaryFolder(), 'prompts.txt');
     writeFileSync(many, 'The sky is\n'.repeat(MANY));
     const running = start(['generate', DEMO, ...PLACE, '--prompts', many, ...BRIEF]);

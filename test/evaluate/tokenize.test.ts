@@ -8,6 +8,7 @@ import { tokenizeAll, type TokenizeOptions, tokenizeQuestions } from '../../eval
 import { compileEval } from './support/compiled.js';
 import { createTokenizer } from './support/fakeTokenizer.mjs';
 import { FAKE_TOKENIZER } from './support/questions.js';
+import { thorough } from '../support/thorough.js';
 
 const question = (docId: number, context: string, ...choices: string[]): Question => ({
   docId,
@@ -115,7 +116,7 @@ describe('tokenizeQuestions in worker threads (evaluate/ compiled to JavaScript)
     expect(threads.has(0)).toBe(false);
   });
 
-  it('accepts questions while it works', async () => {
+  thorough('accepts questions while it works', async () => {
     const pool = new compiled.QuestionTokenizer({ tokenizer, workers: 2, chunk: 3 });
     for (const [i, item] of many.entries()) {
       pool.add(item);
@@ -124,7 +125,7 @@ describe('tokenizeQuestions in worker threads (evaluate/ compiled to JavaScript)
     expect((await pool.finish()).questions).toEqual(expected(many));
   });
 
-  it('passes errors on with their hints, and ends its threads', async () => {
+  thorough('passes errors on with their hints, and ends its threads', async () => {
     const fail = compiled.tokenizeQuestions(many, { tokenizer: { ...tokenizer, spec: { fail: true } }, workers: 2 });
     await expect(fail).rejects.toMatchObject({ name: 'UserError', message: 'no such tokenizer', hint: 'look again' });
     await expect(

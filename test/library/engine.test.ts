@@ -52,63 +52,67 @@ describe.skipIf(!isBuilt || !hasCompiler)('an engine', async () => {
     ? ((await import(pathToFileURL(INDEX).href)) as typeof Library)
     : ({} as typeof Library);
 
-  it('gives texts the bits that they have alone, whatever else comes and goes', async () => {
-    const engine = await openEngine({ models: { a: { ...DEMO, cacheTokens: 4096 } } });
-    try {
-      const alone: Library.GenerateEvent[] = [];
-      for (const [i, prompt] of PROMPTS.entries())
-        for (const event of await all(engine.generate({ ...ASKED, prompts: [prompt] })))
-          alone.push({ ...event, prompt: i });
+  thorough(
+    'gives texts the bits that they have alone, whatever else comes and goes',
+    async () => {
+      const engine = await openEngine({ models: { a: { ...DEMO, cacheTokens: 4096 } } });
+      try {
+        const alone: Library.GenerateEvent[] = [];
+        for (const [i, prompt] of PROMPTS.entries())
+          for (const event of await all(engine.generate({ ...ASKED, prompts: [prompt] })))
+            alone.push({ ...event, prompt: i });
 
-      await engine.load('b', { ...DEMO, cacheTokens: 4096 });
-      await expect(engine.load('b', DEMO)).rejects.toThrow('load: there is a model "b" already');
-      const beside = all(engine.generate({ ...ASKED, model: 'a' }));
-      const left = engine.generate({ ...ASKED, model: 'a', n: 4, seed: 9, maxNewTokens: 1000 });
-      const long = engine.generate({ ...ASKED, model: 'b', maxNewTokens: 1000 });
-      // This one reads an event and no more; that one leaves.
-      await left.next();
-      for await (const event of long) if (event.kind === 'token') break;
-      expect(sorted(await beside)).toEqual(sorted(alone));
+        await engine.load('b', { ...DEMO, cacheTokens: 4096 });
+        await expect(engine.load('b', DEMO)).rejects.toThrow('load: there is a model "b" already');
+        const beside = all(engine.generate({ ...ASKED, model: 'a' }));
+        const left = engine.generate({ ...ASKED, model: 'a', n: 4, seed: 9, maxNewTokens: 1000 });
+        const long = engine.generate({ ...ASKED, model: 'b', maxNewTokens: 1000 });
+        // This one reads an event and no more; that one leaves.
+        await left.next();
+        for await (const event of long) if (event.kind === 'token') break;
+        expect(sorted(await beside)).toEqual(sorted(alone));
 
-      await expect(engine.unload('a')).rejects.toMatchObject({
-        message: expect.stringMatching(/^unload: model "a" has \d+ requests in work$/) as string,
-        hint: expect.stringContaining('{ drain: true }') as string,
-      });
-      await engine.unload('b');
-      expect(engine.models).toEqual(['a']);
-      await left.return();
-      expect(sorted(await all(engine.generate(ASKED)))).toEqual(sorted(alone));
+        await expect(engine.unload('a')).rejects.toMatchObject({
+          message: expect.stringMatching(/^unload: model "a" has \d+ requests in work$/) as string,
+          hint: expect.stringContaining('{ drain: true }') as string,
+        });
+        await engine.unload('b');
+        expect(engine.models).toEqual(['a']);
+        await left.return();
+        expect(sorted(await all(engine.generate(ASKED)))).toEqual(sorted(alone));
 
-      // What was generated is what the model finds when it is given.
-      const [{ tokens, logProbs }] = sorted(alone) as [{ tokens: number[]; logProbs: number[] }];
-      const [end] = await all(engine.score({ inputs: [{ prompt: PROMPTS[0]!, rows: [] }] }));
-      const prompt = end?.kind === 'end' ? end.tokens : [];
-      const events = await all(engine.score({ inputs: [{ prompt: { tokens: [...prompt, ...tokens] } }] }));
-      const rows = events.filter((event) => event.kind === 'row').map(({ logProb }) => logProb);
-      expect(rows.slice(prompt.length - 1)).toEqual(logProbs);
-      expect(events.at(-1)).toMatchObject({ kind: 'end', reason: 'length' });
+        // What was generated is what the model finds when it is given.
+        const [{ tokens, logProbs }] = sorted(alone) as [{ tokens: number[]; logProbs: number[] }];
+        const [end] = await all(engine.score({ inputs: [{ prompt: PROMPTS[0]!, rows: [] }] }));
+        const prompt = end?.kind === 'end' ? end.tokens : [];
+        const events = await all(engine.score({ inputs: [{ prompt: { tokens: [...prompt, ...tokens] } }] }));
+        const rows = events.filter((event) => event.kind === 'row').map(({ logProb }) => logProb);
+        expect(rows.slice(prompt.length - 1)).toEqual(logProbs);
+        expect(events.at(-1)).toMatchObject({ kind: 'end', reason: 'length' });
 
-      // Rows in any order, of any target, with what is likelier.
-      const position = prompt.length - 1;
-      const asked = [{ position, target: tokens[0]!, top: 3 }, { position: 0, target: 9 }, { position }];
-      const found = await all(engine.score({ inputs: [{ prompt: { tokens: [...prompt] }, rows: asked }] }));
-      expect(found.at(-1)).toMatchObject({ kind: 'end', tokens: prompt });
-      const isRow = (at: number, hasTarget: boolean) => (event: Library.RowEvent) =>
-        event.kind === 'row' && event.position === at && 'logProb' in event === hasTarget;
-      const [zero, target, last] = [isRow(0, true), isRow(position, true), isRow(position, false)].map((is) =>
-        found.find(is),
-      );
-      expect(zero).toMatchObject({ kind: 'row', position: 0, logProb: expect.any(Number) as number });
-      expect(target).toMatchObject({ kind: 'row', position, logProb: logProbs[0] });
-      if (target?.kind !== 'row' || last?.kind !== 'row') throw new Error('There are rows.');
-      expect(target.top).toHaveLength(3);
-      expect(target.top![0]).toEqual(target.argmax);
-      expect(last.argmax).toEqual(target.argmax);
-    } finally {
-      await engine.close();
-    }
-    await expect(engine.generate(ASKED).next()).rejects.toThrow('generate: the engine is closed');
-  }, 120_000);
+        // Rows in any order, of any target, with what is likelier.
+        const position = prompt.length - 1;
+        const asked = [{ position, target: tokens[0]!, top: 3 }, { position: 0, target: 9 }, { position }];
+        const found = await all(engine.score({ inputs: [{ prompt: { tokens: [...prompt] }, rows: asked }] }));
+        expect(found.at(-1)).toMatchObject({ kind: 'end', tokens: prompt });
+        const isRow = (at: number, hasTarget: boolean) => (event: Library.RowEvent) =>
+          event.kind === 'row' && event.position === at && 'logProb' in event === hasTarget;
+        const [zero, target, last] = [isRow(0, true), isRow(position, true), isRow(position, false)].map((is) =>
+          found.find(is),
+        );
+        expect(zero).toMatchObject({ kind: 'row', position: 0, logProb: expect.any(Number) as number });
+        expect(target).toMatchObject({ kind: 'row', position, logProb: logProbs[0] });
+        if (target?.kind !== 'row' || last?.kind !== 'row') throw new Error('There are rows.');
+        expect(target.top).toHaveLength(3);
+        expect(target.top![0]).toEqual(target.argmax);
+        expect(last.argmax).toEqual(target.argmax);
+      } finally {
+        await engine.close();
+      }
+      await expect(engine.generate(ASKED).next()).rejects.toThrow('generate: the engine is closed');
+    },
+    120_000,
+  );
 
   it('ends what is late, and refuses with one line what cannot mean anything', async () => {
     const engine = await openEngine({ models: { demo: { ...DEMO, cacheTokens: 4096 } }, queueLimit: 4 });

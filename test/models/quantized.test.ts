@@ -12,7 +12,7 @@ import {
 } from '../support/quantizedCheckpoints.js';
 import { float, i32, plainWriter, type StoredBytes } from '../support/quantizeMatrix.js';
 import { temporaryFolder, userError, writeJson } from './support.js';
-import { casesHere } from '../support/thorough.js';
+import { casesHere, isThorough } from '../support/thorough.js';
 
 const SCALAR = float('F32', [], Float64Array.of(0.5));
 const LLAMA: Json = {
@@ -67,9 +67,12 @@ async function expectMeant(config: Json, format: QuantizedFormat): Promise<Check
 }
 
 describe('quantized checkpoints', () => {
-  it.each(Object.entries(FORMATS))('%s means what its writer meant', async (_name, format) => {
-    await expectMeant(LLAMA, format);
-  });
+  it.each(Object.entries(FORMATS).filter((_, i) => isThorough || i % 2 === 0))(
+    '%s means what its writer meant',
+    async (_name, format) => {
+      await expectMeant(LLAMA, format);
+    },
+  );
 
   const PARTS = [
     ['Phi-3', PHI, 'gptq by activation'],

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { capitalize, codePointLength, rightStrip, strip } from '../../python/value.js';
 import { expectLinear } from '../support/growth.js';
+import { thorough } from '../support/thorough.js';
 
 /** What Python 3.11 prints for `text.capitalize()`. */
 const CAPITALIZED: readonly (readonly [text: string, python: string])[] = [
@@ -61,7 +62,7 @@ describe('strip', () => {
 });
 
 describe('codePointLength', () => {
-  it('counts as len() does', () => {
+  thorough('counts as len() does', () => {
     expect(codePointLength('naïve')).toBe(5);
     expect(codePointLength('a😀b')).toBe(3);
     expect(codePointLength('\ud800x')).toBe(2);

@@ -18,7 +18,7 @@ import { findCompiler } from '../../runtime/cpu/systemCompiler.js';
 import { UserError } from '../../errors.js';
 import { readSettings } from '../../settings.js';
 import { settingsIn, temporaryFolder } from './kernels.js';
-import { casesHere } from '../support/thorough.js';
+import { casesHere, thorough } from '../support/thorough.js';
 
 let counter = 0;
 const root = temporaryFolder();
@@ -47,7 +47,7 @@ describe('the cache of compiled kernels', () => {
     expect(second).toMatchObject({ cached: true, path: first.path });
   });
 
-  it('has another entry for another text, name, instruction set or flag', async () => {
+  thorough('has another entry for another text, name, instruction set or flag', async () => {
     const settings = settingsIn(freshCache());
     const paths = new Set<string>();
     for (const [text, options] of [

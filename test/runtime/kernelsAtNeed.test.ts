@@ -20,6 +20,7 @@ import { readSettings } from '../../settings.js';
 import { isRunning } from '../../system/process.js';
 import { quickCc } from '../support/runFolder.js';
 import { settingsIn, temporaryFolder } from './kernels.js';
+import { thorough } from '../support/thorough.js';
 
 /** Programs that were started. */
 let started: string[] = [];
@@ -99,7 +100,7 @@ async function open(
 }
 
 describe('an executor whose kernels are compiled as they are needed', () => {
-  it('opens with the bucket that holds every call, and gives the same bits in each that is ready', async () => {
+  thorough('opens with the bucket that holds every call, and gives the same bits in each that is ready', async () => {
     let isHeld = true;
     const { executor, requests } = await open(async ({ isBackground }) => {
       while (isBackground && isHeld) await sleep(5);

@@ -3,6 +3,7 @@ import { expect, it } from 'vitest';
 import { GrammarError } from '../../../grammar/grammar.js';
 import { schemaGrammar } from '../../../grammar/schema/schemaGrammar.js';
 import { followed } from '../../support/schemaGrammars.js';
+import { thorough } from '../../support/thorough.js';
 
 type Schema = Record<string, unknown>;
 
@@ -29,7 +30,7 @@ function outcomeOf(schema: unknown): string {
   }
 }
 
-it('bounds what a schema may cost', () => {
+thorough('bounds what a schema may cost', () => {
   const circle = { $ref: '#/$defs/a', $defs: { a: { $ref: '#/$defs/b' }, b: { $ref: '#/$defs/a' } } };
   const endless = { type: 'object', required: ['a'], properties: { a: { $ref: '#' } } };
   const cases: Record<string, unknown> = {

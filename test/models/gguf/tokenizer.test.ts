@@ -201,7 +201,7 @@ describe('a byte-level tokenizer', () => {
     expect(names.sort()).toEqual([...PRE_TOKENIZERS].sort());
   });
 
-  it.each(PRE_TOKENIZERS.filter((_, i) => isThorough || i % 3 === 0))('is read where pre is %s', async (pre) => {
+  it.each(PRE_TOKENIZERS.filter((_, i) => isThorough || i % 6 === 0))('is read where pre is %s', async (pre) => {
     const own = byteLevelPairs(asByteLevel(demo), pre, '<s>');
     const read = ofGguf(own);
     expect(read.detokenizer().decode(await read.encode('Ab 12.'))).toBe('Ab 12.');

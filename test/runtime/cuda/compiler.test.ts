@@ -269,7 +269,7 @@ describe.skipIf(!hasCc)('compiling with a stand-in NVRTC', () => {
     expect(entries(settings)).toHaveLength(5);
   });
 
-  it('compiles again if an entry is truncated, altered, incomplete or not a file', async () => {
+  thorough('compiles again if an entry is truncated, altered, incomplete or not a file', async () => {
     const flip = (path: string, at: number): void => {
       const data = readFileSync(path);
       data[at] = (data[at] ?? 0) ^ 1;
@@ -441,7 +441,7 @@ describe.skipIf(!hasCc || !existsSync(BUILT))('the compiler processes of the bui
     expect(JSON.parse(run.stdout)).toEqual([text('1'), text('1'), text('3')]);
   });
 
-  it('may crash: that kernel fails with its name and last output, and the others are compiled', () => {
+  thorough('may crash: that kernel fails with its name and last output, and the others are compiled', () => {
     const { cubins, failures } = compile({
       k_a: 'CRASH and some more text',
       k_b: 'plain',
