@@ -10,7 +10,6 @@ import { Sequence } from '../../../engine/sequence.js';
 import type { Step } from '../../../engine/stepMessage.js';
 import { RowList } from '../../../runtime/rowList.js';
 import { randomNumbers } from '../../support/numbers.js';
-import { thorough } from '../../support/thorough.js';
 
 const PAGES = 24;
 const KEYS = 700;
@@ -77,7 +76,7 @@ function expectSameTokens(got: StepInputs, want: StepInputs): void {
 describe('the table of sequences', () => {
   const seeds = fc.record({ seed: fc.integer({ min: 1, max: 1e9 }), most: fc.integer({ min: 1, max: 60 }) });
 
-  thorough('makes what is made from scratch, with requests, cancels, pauses, failures and sizes at random', () => {
+  it('makes what is made from scratch, with requests, cancels, pauses, failures and sizes at random', () => {
     let [preemptions, resizes, calls, moves, branches, accepted] = [0, 0, 0, 0, 0, 0];
     fc.assert(
       fc.property(seeds, ({ seed, most }) => {
