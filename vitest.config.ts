@@ -251,7 +251,6 @@ const LENGTHY = [
   'e2e/taskTexts',
   'e2e/taskWindows',
   'e2e/tokenizerEnds',
-  'e2e/tune',
   'e2e/twoModels',
   'e2e/twoPhase',
   'e2e/verifiers',

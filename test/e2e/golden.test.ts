@@ -110,7 +110,7 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
   );
 
   // Recurrent layers, which score alone.
-  test.each(casesHere<string>(RECURRENT_CHECKPOINTS))(
+  test.each(casesHere<string>(RECURRENT_CHECKPOINTS, 0))(
     `are reached for families/%s on ${questions} questions of HellaSwag`,
     async (family) => {
       const model = `families/${family}`;

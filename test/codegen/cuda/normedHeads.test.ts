@@ -86,7 +86,7 @@ describe('heads that blocks of a cluster share', () => {
     [2, { ...WHOLE, tn: 32, parts: 2 }],
     [4, { ...WHOLE, tm: 16, tn: 16, parts: 4 }],
   ] as const;
-  it.each(casesHere<(typeof shared)[number]>(shared))('have the bits of whole tiles: %i blocks', (_, schedule) => {
+  it.each(casesHere<(typeof shared)[number]>(shared, 0))('have the bits of whole tiles: %i blocks', (_, schedule) => {
     for (const [name, values] of run(schedule)) expectSame(values, whole.get(name)!, name);
   });
 });
