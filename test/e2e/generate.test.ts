@@ -9,7 +9,7 @@ const DEMO = join(ROOT, 'models', 'demo');
 /** Small steps have the fewest kernels to compile. */
 const PLACE = ['--target', 'cpu', '--precision', 'f32', '--threads', '2', '--batch-tokens', '64'];
 /** Many short texts: the first are done long before the last begin. */
-const MANY = 600;
+const MANY = 1500;
 const BRIEF = ['--ignore-eos', '--json', '--max-new-tokens', '6', '--cache-tokens', '4096'];
 const generate = (...more: string[]) => tilewright(['generate', DEMO, ...PLACE, ...more]);
 
