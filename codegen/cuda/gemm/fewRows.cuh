@@ -42,15 +42,16 @@ struct RowProducts {
   TW_DEVICE RowProducts from(int other) const { return { row, other, quad }; }
 };
 
-/* Registers of a lane for loads of rows that are under way. */
-constexpr int ROW_LOADS = 64;
+/* Registers of a lane for loads of rows that are under way, in blocks of so many threads. */
+TW_CONSTEXPR int row_load_registers(int threads) { return threads > 512 ? 16 : 64; }
 /*
- * Values of the rows of a tile by `warps` warps, of which this one is number `warp`. Up to `most` rows are under way:
- * with memory this busy, each turn waits for microseconds.
+ * Values of the rows of a tile of Config by `warps` warps, of which this one is number `warp`. Up to `most` rows are
+ * under way: with memory this busy, each turn waits for microseconds.
  */
-template <int tile_m, int warps, int most, int count, class Prologue>
+template <auto config, int warps, int most, class Prologue>
 TW_DEVICE void row_values(const Prologue &prologue, int warp, int row0, int rows, float *values) {
-  constexpr int at_once = rows_together<Prologue>(ROW_LOADS, most);
+  constexpr int tile_m = config.tile_m, count = config.row_values;
+  constexpr int at_once = rows_together<Prologue>(row_load_registers(config.threads), most);
   for (int local = warp; local < tile_m && row0 + local < rows; local += warps * at_once) {
     int each[at_once];
     float own[at_once][count];

@@ -359,8 +359,7 @@ TW_DEVICE int grouped_gemm(int rows, const TensorMap *a, const Prologue &prologu
     wait_for_previous();
     if constexpr (config.row_values > 0) {
       constexpr int warps = config.value_warps(), of_warp = ceil_div(tile_m, warps);
-      row_values<tile_m, warps, of_warp < 16 ? of_warp : 16, config.row_values>(prologue, warp - (consumers + 2), row0,
-          rows, values);
+      row_values<config, warps, of_warp < 16 ? of_warp : 16>(prologue, warp - (consumers + 2), row0, rows, values);
     }
   } else {
     grouped_multiply<config, T>(at, warp, lane, products);

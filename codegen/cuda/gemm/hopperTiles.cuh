@@ -121,11 +121,11 @@ struct HopperConfig {
   TW_CONSTEXPR bool is_loose() const { return row_values > 0 && accumulators() <= 112; }
   TW_CONSTEXPR int producer_registers() const {
     if (is_deferred()) return epilogue_groups == 0 ? 120 : 88;
-    return is_loose() ? 120 : row_values > 0 && accumulators() <= 144 ? 88 : is_tight() ? 24 : 40;
+    return is_loose() ? 120 : is_tight() ? 24 : 40;
   }
   TW_CONSTEXPR int consumer_registers() const {
     if (is_deferred()) return epilogue_groups == 0 ? 192 : 168;
-    return is_loose() ? 192 : row_values > 0 && accumulators() <= 144 ? 208 : is_tight() ? 240 : 232;
+    return is_loose() ? 192 : is_tight() ? 240 : 232;
   }
   /* Warps that neither load nor multiply: three of the producer's warpgroup, and those for epilogues. */
   TW_CONSTEXPR int idle_warps() const { return 3 + 4 * epilogue_groups; }

@@ -282,8 +282,8 @@ TW_DEVICE Tile skinny_products(int rows, const T *a, SkinnyProducts<config> &pro
       /* Once the ring is under way again: its copies hide the wait for memory. */
       constexpr int copying = config.copying_warps(), of_warp = ceil_div(config.tile_m, copying);
       if (step == (stages < steps ? stages : steps) - 1 && copies)
-        row_values<config.tile_m, copying, of_warp < 4 ? of_warp : 4, config.row_values>(prologue,
-            skinny_copier<config>() / 32, row0, rows, values);
+        row_values<config, copying, of_warp < 4 ? of_warp : 4>(prologue, skinny_copier<config>() / 32, row0, rows,
+            values);
     }
     if (config.copier_warps == 0 || !copies) {
       const int i0 = (int)threadIdx.x / 32 % config.warps_down() * config.warp_m;

@@ -43,8 +43,7 @@ TW_DEVICE void skinny_wgmma_help(const Prologue &prologue, const AdapterTile<T> 
     if constexpr (config.row_values > 0) {
       constexpr int warps = config.value_warps(), of_warp = (config.tile_m + warps - 1) / warps;
       if (warps == config.helper_warps() || helper < warps)
-        row_values<config.tile_m, warps, of_warp < 16 ? of_warp : 16, config.row_values>(prologue, helper, row0, rows,
-            values);
+        row_values<config, warps, of_warp < 16 ? of_warp : 16>(prologue, helper, row0, rows, values);
     }
   };
   if constexpr (!shrinkers.is_there()) {
