@@ -6,14 +6,13 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { beginLoading } from '../../commands/loadModel.js';
-import { deviceModelOf } from '../../driver/devices/deviceModel.js';
 import { Phases } from '../../driver/phases.js';
 import { Engine } from '../../engine/engine.js';
-import { SCORE } from '../../ir/function.js';
 import { environment, isBuilt, ROOT } from '../e2e/support.js';
 import { tokensOf, treesOf } from '../support/draftedTexts.js';
 import { FAMILY_CHECKPOINTS } from '../support/familyCheckpoints.js';
 import { randomNumbers } from '../support/pathModel.js';
+import { expectBitsOfScoring } from '../support/scoredSteps.js';
 import { SILENT } from '../support/silent.js';
 
 const FAMILIES = join(ROOT, '..', 'shared', 'checkpoints', 'families');
@@ -37,29 +36,14 @@ describe.skipIf(!existsSync(FAMILIES) || !isBuilt)('steps of families on a CPU',
       feeds: true,
     };
     const model = await beginLoading(request, SILENT, new Phases()).finish();
-    const all = Int32Array.from(text, (_, i) => i);
-    const { outputs } = await model.executor.call(SCORE, {
-      tokens: Int32Array.from(text),
-      position: all,
-      subtreeEnd: all.map(() => text.length),
-      row: all.slice(0, -1),
-      target: Int32Array.from(text.slice(1)),
-    });
-    const wanted = [...(outputs['logProb'] as Float32Array)];
-    expect(wanted).toHaveLength(text.length - 1);
-    const whole = deviceModelOf(model, CACHE_TOKENS, { feeds: true });
-    for (const tokens of [whole.limits.tokens, 13, 1]) {
-      const generator = Engine.of({ ...whole, limits: { ...whole.limits, tokens, rows: Math.min(tokens, 64) } });
-      const { promptScores } = await generator.generate({ prompt: text, maxNewTokens: 0, scoreFrom: 1 });
-      expect(promptScores.map(({ logProb }) => logProb)).toEqual(wanted);
-    }
+    const { device } = await expectBitsOfScoring(model, text, CACHE_TOKENS);
     // Also the rows of trees of drafts, which a path leaves within windows and past them.
     const random = randomNumbers(family.length);
     for (const [i, sampling] of [{}, { temperature: 1, seed: 5 }].entries()) {
       const asked = { prompt: text.slice(0, 20 + 17 * i), maxNewTokens: 40, sampling };
-      const { tokens, reason } = await Engine.of(whole).generate(asked);
+      const { tokens, reason } = await Engine.of(device).generate(asked);
       const drafts = treesOf(tokensOf({ tokens }), { random, right: 0.8, chained: 0.4, vocab: 200 });
-      const drafted = await Engine.of(whole).generate({ ...asked, drafts });
+      const drafted = await Engine.of(device).generate({ ...asked, drafts });
       expect({ tokens: drafted.tokens, reason: drafted.reason }).toEqual({ tokens, reason });
     }
     await model.close();

@@ -6,12 +6,10 @@ import { copyFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { beginLoading } from '../../commands/loadModel.js';
-import { deviceModelOf } from '../../driver/devices/deviceModel.js';
 import { Phases } from '../../driver/phases.js';
-import { Engine } from '../../engine/engine.js';
-import { SCORE } from '../../ir/function.js';
 import { environment, isBuilt } from '../e2e/support.js';
 import { temporaryFolder, writeJson } from '../models/support.js';
+import { expectBitsOfScoring } from '../support/scoredSteps.js';
 import { DEMO } from '../support/servedModels.js';
 import { SILENT } from '../support/silent.js';
 
@@ -52,22 +50,8 @@ describe.skipIf(!isBuilt)('steps of families on a CPU', () => {
       SILENT,
       new Phases(),
     ).finish();
-    const all = Int32Array.from(text, (_, i) => i);
-    const { outputs } = await model.executor.call(SCORE, {
-      tokens: Int32Array.from(text),
-      position: all,
-      subtreeEnd: all.map(() => text.length),
-      row: all.slice(0, -1),
-      target: Int32Array.from(text.slice(1)),
-    });
-    const wanted = [...(outputs['logProb'] as Float32Array)];
-    expect(new Set(wanted).size).toBeGreaterThan(100);
-    const whole = deviceModelOf(model, CACHE_TOKENS, { feeds: true });
-    for (const tokens of [whole.limits.tokens, 13, 1]) {
-      const generator = Engine.of({ ...whole, limits: { ...whole.limits, tokens, rows: Math.min(tokens, 64) } });
-      const { promptScores } = await generator.generate({ prompt: text, maxNewTokens: 0, scoreFrom: 1 });
-      expect(promptScores.map(({ logProb }) => logProb)).toEqual(wanted);
-    }
+    const { logProbs } = await expectBitsOfScoring(model, text, CACHE_TOKENS);
+    expect(new Set(logProbs).size).toBeGreaterThan(100);
     await model.close();
   });
 });
