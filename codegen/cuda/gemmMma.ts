@@ -157,6 +157,8 @@ export function emitGemmMma(
   const across = heads.count * physical.reduce((sum, columns) => sum + Math.ceil(columns / tn), 0);
   const finish = finishOfTile(kernel, operands, { tm, across, warps: threads / 32, isSmall: false }, `m0 / ${tm}`);
   const experts = expertRows(kernel, operands, tm);
+  // Rows of experts are known only then.
+  const wait = experts.instance === undefined ? '' : '  await_previous();\n';
   const call = callText('mma_gemm<config>', [
     experts.instance ?? kernel.rows,
     operands.nameOf(operands.get(kernel.a)),
@@ -170,7 +172,7 @@ export function emitGemmMma(
       config: { type: 'MmaConfig', fields: config },
       functors: [prologueOf.text, ...segments.map(({ text }) => text), finish.functions],
       head: headOf(config, operands, symbol, !finishesRows(kernel)),
-      body: `  await_previous();\n${finish.finish === '' ? `  ${call}` : `  const int m0 = ${call}\n${finish.finish}`}`,
+      body: `${wait}${finish.finish === '' ? `  ${call}` : `  const int m0 = ${call}\n${finish.finish}`}`,
     }),
     tensorMaps: [],
     waitsForPredecessor: true,

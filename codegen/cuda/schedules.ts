@@ -401,11 +401,11 @@ function candidates(kernel: ContractionKernel, rows: number): CudaGemmSchedule[]
   ];
 }
 
-/** Few rows of heads with matrices of their own: narrow tiles, so that many blocks read the matrices. */
+/** Few rows of heads with matrices of their own: small tiles, so that many blocks read the rows and the matrices. */
 const headTiles = (rows: number): CudaGemmSchedule[] =>
   [64, 32].map((tn) => ({
     ...{ kind: 'gemm', skeleton: 'mma', cluster: 1, raster: 8, mode: 'cooperative' },
-    ...{ tm: rows > 32 ? 64 : rows > 16 ? 32 : 16, tn, tk: 64, stages: 6 },
+    ...{ tm: rows > 16 ? 32 : 16, tn, tk: 64, stages: 8 },
   }));
 
 /** 128 columns and 64, or as many whole parts of warps as these hold; at least one. */

@@ -68,24 +68,28 @@ template <RouteConfig config> TW_DEVICE int expert_of(const i32 *experts, int pa
   return (int)look((const unsigned *)at);
 }
 
+/* Experts of a lane's next pairs. They come from L2: several are on their way together. */
+constexpr int PAIRS_AHEAD = 8;
+struct HeldPairs { int experts[PAIRS_AHEAD]; };
+
 /*
- * Calls f(pair, its expert, whether there is one) for each lane's pairs of a part, in order. Experts come from L2:
- * several are on their way together.
+ * Calls f(pair, its expert, whether there is one) for each lane's pairs of a part, in order. `is_held`: whether the
+ * call before has left them.
  */
 template <RouteConfig config, typename F>
-TW_DEVICE void each_pair(int begin, int end, const i32 *experts, const F &f) {
-  constexpr int ahead = 8;
-  for (int first = begin; first < end; first += 32 * ahead) {
-    int own[ahead];
+TW_DEVICE void each_pair(int begin, int end, const i32 *experts, bool is_held, HeldPairs &held, const F &f) {
+  for (int first = begin; first < end; first += 32 * PAIRS_AHEAD) {
+    if (!is_held) {
 #pragma unroll
-    for (int i = 0; i < ahead; i++) {
-      const int pair = first + 32 * i + (int)threadIdx.x % 32;
-      own[i] = pair < end ? expert_of<config>(experts, pair) : 0;
+      for (int i = 0; i < PAIRS_AHEAD; i++) {
+        const int pair = first + 32 * i + (int)threadIdx.x % 32;
+        held.experts[i] = pair < end ? expert_of<config>(experts, pair) : 0;
+      }
     }
 #pragma unroll
-    for (int i = 0; i < ahead; i++) {
+    for (int i = 0; i < PAIRS_AHEAD; i++) {
       const int pair = first + 32 * i + (int)threadIdx.x % 32;
-      if (first + 32 * i < end) f(pair, own[i], pair < end);
+      if (first + 32 * i < end) f(pair, held.experts[i], pair < end);
     }
   }
 }
@@ -139,8 +143,9 @@ TW_DEVICE void arrange_pairs(int rows, const i32 *experts, const PairsBuffers<co
   }
   for (int i = thread; i < used * count; i += config.threads) counts[i / count][i % count] = 0;
   __syncthreads();
+  HeldPairs held;
   if (warp < used) {
-    each_pair<config>(begin, end, experts, [&](int, int e, bool is_there) {
+    each_pair<config>(begin, end, experts, false, held, [&](int, int e, bool is_there) {
       const unsigned same = lanes_alike<count>(e, is_there);
       if (is_there && (same & before) == 0) counts[warp][e] += __popc(same);
       __syncwarp();
@@ -181,7 +186,7 @@ TW_DEVICE void arrange_pairs(int rows, const i32 *experts, const PairsBuffers<co
   }
   __syncthreads();
   if (warp >= used) return;
-  each_pair<config>(begin, end, experts, [&](int pair, int e, bool is_there) {
+  each_pair<config>(begin, end, experts, part <= 32 * PAIRS_AHEAD, held, [&](int pair, int e, bool is_there) {
     const unsigned same = lanes_alike<count>(e, is_there);
     const int place = begins[e] + counts[warp][e] + __popc(same & before);
     __syncwarp();

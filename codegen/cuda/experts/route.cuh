@@ -62,30 +62,76 @@ TW_DEVICE int route_order(float x) {
   return x == x ? (bits < 0 ? bits ^ 0x7fffffff : bits) : LEAST + 1;
 }
 
-/*
- * Takes the best expert that is not taken yet: lane l has experts l, l + 32, …, whose numbers are `own` and whose bits
- * in `taken` are those that are taken. Whatever is compared with NaN, some expert is chosen.
- */
-template <int count, int per_lane>
-TW_DEVICE int route_next(int lane, const float (&own)[per_lane], unsigned &taken, float &most) {
-  int best = count, top = LEAST;
-  float own_most = -infinity();
-#pragma unroll
-  for (int i = 0; i < per_lane; i++) {
-    const int order = route_order(own[i]);
-    if (!(taken >> i & 1) && order > top) { best = 32 * i + lane; top = order; own_most = own[i]; }
-  }
-  const int largest = __reduce_max_sync(ALL_LANES, top);
-  best = __reduce_min_sync(ALL_LANES, top == largest ? best : count);
-  most = __shfl_sync(ALL_LANES, own_most, best % 32);
-  if (best % 32 == lane) taken |= 1u << best / 32;
-  return best;
+/* The number that has an order; that of NaN is NaN. */
+TW_DEVICE float route_number(int order) {
+  return __uint_as_float((unsigned)(order < 0 ? order ^ 0x7fffffff : order));
 }
 
-template <RouteConfig config> TW_DEVICE float route_weight(float weight) {
-  if constexpr (config.factor == 0) return weight;
-  else return mul(weight, (float)config.factor);
-}
+/*
+ * What is left to choose of a row: lane l has experts l, l + 32, …. Those that are taken or not there have the order
+ * LEAST. Whatever is compared with NaN, some expert is chosen.
+ */
+template <RouteConfig config> struct RouteOpen {
+  int orders[config.per_lane()];
+
+  /* Takes the best expert; its order. The same in all lanes. */
+  TW_DEVICE int take(int lane, int &best) {
+    int top = orders[0];
+#pragma unroll
+    for (int i = 1; i < config.per_lane(); i++) top = max(top, orders[i]);
+    const int largest = __reduce_max_sync(ALL_LANES, top);
+    int own = config.count;
+#pragma unroll
+    for (int i = config.per_lane() - 1; i >= 0; i--)
+      if (orders[i] == largest) own = 32 * i + lane;
+    best = __reduce_min_sync(ALL_LANES, own);
+#pragma unroll
+    for (int i = 0; i < config.per_lane(); i++)
+      if (best == 32 * i + lane) orders[i] = LEAST;
+    return largest;
+  }
+};
+
+/*
+ * What a row chooses: lane l has choices l, l + 32, …. What is computed of a choice is computed once, by its lane: many
+ * rows share a multiprocessor, whose instructions are what they wait for.
+ */
+template <RouteConfig config> struct RouteChoices {
+  static constexpr int per_lane = (config.chosen + 31) / 32;
+  int experts[per_lane];
+  float weights[per_lane];
+
+  TW_DEVICE void set(int lane, int s, int expert, float weight) {
+    if (lane != s % 32) return;
+    experts[s / 32] = expert;
+    weights[s / 32] = weight;
+  }
+  template <typename F> TW_DEVICE void each(int lane, const F &f) {
+#pragma unroll
+    for (int i = 0; i < per_lane; i++)
+      if (32 * i + lane < config.chosen) f(experts[i], weights[i]);
+  }
+  /* The sum of weights, in order of choice. */
+  TW_DEVICE float sum() const {
+    float all = 0.0f;
+#pragma unroll
+    for (int s = 0; s < config.chosen; s++) all = add(all, __shfl_sync(ALL_LANES, weights[s / 32], s % 32));
+    return all;
+  }
+  /* Stores a row's experts, and their weights as parts of `total` unless it is 1. */
+  template <typename Buffers> TW_DEVICE void store(int row, int lane, float total, const Buffers &buffers) {
+    each(lane, [&](int, float &weight) {
+      if (total != 1.0f) weight /= total;
+      if constexpr (config.factor != 0) weight = mul(weight, (float)config.factor);
+    });
+#pragma unroll
+    for (int s = 0; s < config.chosen; s++) {
+      if (lane != s % 32) continue;
+      buffers.experts[(long long)row * config.experts_stride + s] = experts[s / 32];
+      buffers.weights[s][row] = weights[s / 32];
+    }
+  }
+};
 
 /* The groups that are kept, a bit for each. `number(e)`: what is compared of an expert. */
 template <RouteConfig config, typename Number> TW_DEVICE unsigned route_groups(int lane, const Number &number) {
@@ -121,7 +167,7 @@ template <RouteConfig config, typename Number> TW_DEVICE unsigned route_groups(i
 
 template <RouteConfig config, typename Bias>
 TW_DEVICE void route_compared(int row, int lane, const RouteBuffers<config, Bias> &buffers) {
-  constexpr int count = config.count, per_lane = config.per_lane(), chosen = config.chosen;
+  constexpr int count = config.count, per_lane = config.per_lane();
   const float *z = buffers.logits + (long long)row * config.logits_stride;
   float top = -infinity(), total = 0.0f;
   if constexpr (!config.sigmoid) {
@@ -141,42 +187,31 @@ TW_DEVICE void route_compared(int row, int lane, const RouteBuffers<config, Bias
   unsigned kept = ALL_LANES;
   if constexpr (config.groups > 0) kept = route_groups<config>(lane, number);
   constexpr int size = config.groups > 0 ? count / config.groups : count;
-  float own[per_lane];
-  unsigned taken = 0;
+  RouteOpen<config> open;
 #pragma unroll
   for (int i = 0; i < per_lane; i++) {
     const int e = 32 * i + lane;
-    const bool is_open = e < count && (kept >> (e / size) & 1);
-    own[i] = is_open ? number(e) : -infinity();
-    if (!is_open) taken |= 1u << i;
+    open.orders[i] = e < count && (kept >> (e / size) & 1) ? route_order(number(e)) : LEAST;
   }
-  float weight[chosen], sum = 0.0f;
+  RouteChoices<config> choices{};
 #pragma unroll
-  for (int s = 0; s < chosen; s++) {
-    float most;
-    const int best = route_next<count>(lane, own, taken, most);
-    weight[s] = score(best);
-    sum = add(sum, weight[s]);
-    if (lane == 0) buffers.experts[(long long)row * config.experts_stride + s] = best;
+  for (int s = 0; s < config.chosen; s++) {
+    int best;
+    open.take(lane, best);
+    choices.set(lane, s, best, 0.0f);
   }
-  if (lane == 0) {
-#pragma unroll
-    for (int s = 0; s < chosen; s++)
-      buffers.weights[s][row] = route_weight<config>(config.normalized ? weight[s] / sum : weight[s]);
-  }
+  choices.each(lane, [&](int expert, float &weight) { weight = score(expert); });
+  choices.store(row, lane, config.normalized ? choices.sum() : 1.0f, buffers);
 }
 
-/*
- * The sum over experts near the one with logit `top`. Lane l has experts l, l + 32, …, whose logits are `own` and whose
- * bits in `taken` are those that are chosen before.
- */
+/* The sum over open experts near the one with logit `top`. Lane l has the logits `own` of experts l, l + 32, …. */
 template <RouteConfig config, int per_lane>
-TW_DEVICE float route_near(const float (&own)[per_lane], unsigned taken, float top) {
+TW_DEVICE float route_near(const float (&own)[per_lane], const RouteOpen<config> &open, float top) {
   float total = 0.0f;
 #pragma unroll
   for (int i = 0; i < per_lane; i++) {
     const bool is_far = add(top, -own[i]) / max(fabsf(own[i]), top) > (float)config.in_turn;
-    if (!(taken >> i & 1) && !is_far) total = add(total, expf(own[i] - top));
+    if (open.orders[i] != LEAST && !is_far) total = add(total, expf(own[i] - top));
   }
   return warp_sum(total);
 }
@@ -184,42 +219,45 @@ TW_DEVICE float route_near(const float (&own)[per_lane], unsigned taken, float t
 template <RouteConfig config, typename Bias>
 TW_DEVICE void route_row(int row, int lane, const RouteBuffers<config, Bias> &buffers) {
   static_assert(config.is_legal());
-  constexpr int count = config.count, per_lane = config.per_lane(), chosen = config.chosen;
+  constexpr int count = config.count, per_lane = config.per_lane();
   if constexpr (config.compared) return route_compared<config>(row, lane, buffers);
   const float *z = buffers.logits + (long long)row * config.logits_stride;
   float own[per_lane];
 #pragma unroll
   for (int i = 0; i < per_lane; i++) own[i] = 32 * i + lane < count ? z[32 * i + lane] : -infinity();
-  unsigned taken = 0;
+  RouteOpen<config> open;
 #pragma unroll
-  for (int i = 0; i < per_lane; i++)
-    if (32 * i + lane >= count) taken |= 1u << i;
-  float weight[chosen], top = 0.0f;
+  for (int i = 0; i < per_lane; i++) open.orders[i] = 32 * i + lane < count ? route_order(own[i]) : LEAST;
+  RouteChoices<config> choices{};
+  float top = 0.0f;
 #pragma unroll
-  for (int s = 0; s < chosen; s++) {
-    float most;
-    const unsigned before = taken;
-    const int best = route_next<count>(lane, own, taken, most);
-    if (s == 0) top = most;
-    if constexpr (config.in_turn != 0) weight[s] = 1.0f / route_near<config>(own, before, most);
-    else weight[s] = expf(most - top);
-    if (lane == 0) buffers.experts[(long long)row * config.experts_stride + s] = best;
+  for (int s = 0; s < config.chosen; s++) {
+    int best;
+    float weight;
+    if constexpr (config.in_turn != 0) {
+      const RouteOpen<config> before = open;
+      weight = route_number(open.take(lane, best));
+      weight = 1.0f / route_near<config>(own, before, weight);
+    } else {
+      weight = route_number(open.take(lane, best));
+      if (s == 0) top = weight;
+    }
+    choices.set(lane, s, best, weight);
   }
-  float total = 0.0f;
-  if constexpr (config.in_turn != 0) {
-    total = 1.0f;
-  } else if constexpr (config.normalized) {
-    for (int s = 0; s < chosen; s++) total = add(total, weight[s]);
-  } else {
+  float total = 1.0f;
+  if constexpr (config.in_turn == 0) {
+    choices.each(lane, [&](int, float &weight) { weight = expf(weight - top); });
+    if constexpr (config.normalized) {
+      total = choices.sum();
+    } else {
+      total = 0.0f;
 #pragma unroll
-    for (int i = 0; i < per_lane; i++)
-      if (32 * i + lane < count) total = add(total, expf(own[i] - top));
-    total = warp_sum(total);
+      for (int i = 0; i < per_lane; i++)
+        if (32 * i + lane < count) total = add(total, expf(own[i] - top));
+      total = warp_sum(total);
+    }
   }
-  if (lane == 0) {
-#pragma unroll
-    for (int s = 0; s < chosen; s++) buffers.weights[s][row] = route_weight<config>(weight[s] / total);
-  }
+  choices.store(row, lane, total, buffers);
 }
 
 /* The kernel, once the one before has ended (await_previous). */

@@ -4,7 +4,8 @@
  *
  * A block has a tile of tile_m × tile_n, its warps parts of warp_m × warp_n: warp w part (w % warps_down,
  * w / warps_down). All warps copy, all multiply. k goes by in steps of tile_k through a ring of stages, of which
- * stages − 1 are under way; a block waits for the oldest, then starts the copies of the stage that it has read last. A
+ * stages − 1 are under way; a block waits for the oldest, then starts the copies of the stage that it has read last.
+ * Weights of the first stages come before the kernel before has ended, unless they are those of experts. A
  * product is one accumulator in order of k, whatever the tile: no tile shows in its bits.
  *
  * Shared memory, from the front (MmaConfig says where):
@@ -82,16 +83,25 @@ TW_DEVICE void copy_operand(const T *from, int rows, int k0, unsigned to) {
   }
 }
 
-template <MmaConfig config, class T>
-TW_DEVICE void copy_stage(const T *a, int rows, const T *w, int columns, int k0, unsigned to) {
+/* A stage's part of each operand. `to`: where the stage lies. */
+template <MmaConfig config, class T> TW_DEVICE void copy_rows(const T *a, int rows, int k0, unsigned to) {
   copy_operand<config, config.tile_m, config.a_stride>(a, rows, k0, to);
+}
+template <MmaConfig config, class T> TW_DEVICE void copy_weights(const T *w, int columns, int k0, unsigned to) {
   copy_operand<config, config.tile_n, config.w_stride>(w, columns, k0, to + config.a_bytes());
 }
 
-/* The tile's products. `a`, `w`: its first rows, of which `rows` and `columns` are left. Ends with a barrier. */
-template <MmaConfig config, class T>
+/* Of tiles whose rows are there. */
+struct RowsAreThere {};
+
+/*
+ * The tile's products. `a`, `w`: its first rows, of which `rows` and `columns` are left. `await_rows` waits for rows
+ * while the first weights are on their way. Ends with a barrier.
+ */
+template <MmaConfig config, class T, class Await>
 TW_DEVICE void mma_tile(const T *a, int rows, const T *w, int columns, const void *shared,
-    MmaProducts<config> &products) {
+    MmaProducts<config> &products, const Await &await_rows) {
+  constexpr bool waits = requires { await_rows(); };
   static_assert(config.is_legal());
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int i0 = warp % config.warps_down() * config.warp_m, j0 = warp / config.warps_down() * config.warp_n;
@@ -104,9 +114,16 @@ TW_DEVICE void mma_tile(const T *a, int rows, const T *w, int columns, const voi
       for (int e = 0; e < 4; e++) products[i][j][e] = 0.0f;
     }
   }
+  if constexpr (waits) {
+    for (int s = 0; s < config.stages - 1 && s < config.steps(); s++)
+      copy_weights<config>(w, columns, s * config.tile_k, base + s * config.stage_bytes());
+    await_rows();
+  }
   for (int s = 0; s < config.stages - 1; s++) {
-    if (s < config.steps())
-      copy_stage<config>(a, rows, w, columns, s * config.tile_k, base + s * config.stage_bytes());
+    if (s < config.steps()) {
+      copy_rows<config>(a, rows, s * config.tile_k, base + s * config.stage_bytes());
+      if constexpr (!waits) copy_weights<config>(w, columns, s * config.tile_k, base + s * config.stage_bytes());
+    }
     copy_commit();
   }
   int from = 0, into = config.stages - 1;
@@ -114,9 +131,11 @@ TW_DEVICE void mma_tile(const T *a, int rows, const T *w, int columns, const voi
     copy_wait<config.stages - 2>();
     /* This step's copies are here, and nobody reads the stage that the next copies go to. */
     __syncthreads();
-    if (step + config.stages - 1 < config.steps())
-      copy_stage<config>(a, rows, w, columns, (step + config.stages - 1) * config.tile_k,
-          base + into * config.stage_bytes());
+    if (step + config.stages - 1 < config.steps()) {
+      const int k0 = (step + config.stages - 1) * config.tile_k;
+      copy_rows<config>(a, rows, k0, base + into * config.stage_bytes());
+      copy_weights<config>(w, columns, k0, base + into * config.stage_bytes());
+    }
     copy_commit();
     const unsigned smem_a = base + from * config.stage_bytes(), smem_w = smem_a + config.a_bytes();
     into = into + 1 < config.stages ? into + 1 : 0;
@@ -211,14 +230,17 @@ template <MmaConfig config> TW_DEVICE MmaPlace mma_place(int rows, int across) {
   return { (group * config.raster + place - column_tile * height) * config.tile_m, column_tile };
 }
 
-/* One tile: rows m0 … rows of `a`, column tile `across` of all segments, and the weights of `expert`, or of a head. */
-template <MmaConfig config, class T, class Prologue, class... Segments>
+/*
+ * One tile: rows m0 … rows of `a`, column tile `across` of all segments, and the weights of `expert`, or of a head.
+ * `is_there`: whether the kernel before has ended.
+ */
+template <MmaConfig config, bool is_there, class T, class Prologue, class... Segments>
 TW_DEVICE void mma_block(const T *a, int m0, int rows, int across, int expert, const Prologue &prologue,
     const Segments &...segments) {
   TW_DYNAMIC_SHARED(shared_memory, 128);
   static_assert(config.values_end(Prologue::row_values) == config.shared_bytes);
   float *const values = (float *)(shared_memory + config.values_at());
-  mma_prologue<config>(m0, rows, prologue, values);
+  if constexpr (is_there) mma_prologue<config>(m0, rows, prologue, values);
   const T *weight;
   int n0, left;
   AdapterTile<T> adapters;
@@ -230,8 +252,18 @@ TW_DEVICE void mma_block(const T *a, int m0, int rows, int across, int expert, c
   }, segments...);
   weight += (long long)expert * (left + n0) * config.w_stride;
   MmaProducts<config> products;
-  mma_tile<config>(a + (long long)m0 * config.a_stride, rows - m0, weight + (long long)n0 * config.w_stride, left,
-      shared_memory, products);
+  const auto multiply = [&](const auto &await_rows) {
+    mma_tile<config>(a + (long long)m0 * config.a_stride, rows - m0, weight + (long long)n0 * config.w_stride, left,
+        shared_memory, products, await_rows);
+  };
+  if constexpr (is_there) {
+    multiply(RowsAreThere{});
+  } else {
+    multiply([&] {
+      wait_for_previous_if_any();
+      mma_prologue<config>(m0, rows, prologue, values);
+    });
+  }
   if constexpr (config.adapter.is_there()) mma_adapters<config>(adapters, m0, rows, left, products);
   /* What the epilogue needs is worked out when it comes to that, not kept in registers. */
   const int self = forgotten(threadIdx.x), quad = self % 4,
@@ -247,21 +279,22 @@ TW_DEVICE void mma_block(const T *a, int m0, int rows, int across, int expert, c
   }, segments...);
 }
 
-/* The kernel, once the one before has ended (await_previous). Returns the first row of the block's tile. */
+/* The kernel. It waits for the one before by itself. Returns the first row of the block's tile. */
 template <MmaConfig config, class T, class Prologue, class... Segments>
 TW_DEVICE int mma_gemm(int rows, const T *a, const Prologue &prologue, const Segments &...segments) {
   constexpr int across = column_tiles<config.tile_n, Segments...>;
+  begin_next();
   const auto [m0, column_tile] = mma_place<config>(rows, config.heads > 0 ? config.heads * across : across);
   if constexpr (config.heads > 0) {
     const int head = column_tile / across;
-    mma_block<config>(a + head * config.k, m0, rows, column_tile % across, head, prologue, segments...);
+    mma_block<config, false>(a + head * config.k, m0, rows, column_tile % across, head, prologue, segments...);
   } else {
-    mma_block<config>(a, m0, rows, column_tile, 0, prologue, segments...);
+    mma_block<config, false>(a, m0, rows, column_tile, 0, prologue, segments...);
   }
   return m0;
 }
 
-/* The same of rows of experts. Blocks take tiles in turn. */
+/* The same of rows of experts, once the kernel before has ended (await_previous). Blocks take tiles in turn. */
 template <MmaConfig config, int experts, class T, class Prologue, class... Segments>
 TW_DEVICE void mma_gemm(const ExpertRows<experts> &rows, const T *a, const Prologue &prologue,
     const Segments &...segments) {
@@ -269,7 +302,7 @@ TW_DEVICE void mma_gemm(const ExpertRows<experts> &rows, const T *a, const Prolo
   for (int t = blockIdx.x;; t += gridDim.x) {
     ExpertTile tile;
     if (!find_expert_tile<config.tile_m>(rows, t / across, tile)) break;
-    mma_block<config>(a, tile.first, tile.end, t % across, tile.expert, prologue, segments...);
+    mma_block<config, true>(a, tile.first, tile.end, t % across, tile.expert, prologue, segments...);
     /* The next tile overwrites what epilogues read. */
     __syncthreads();
   }

@@ -87,7 +87,7 @@ TW_DEVICE void mma_head(int rows, const T *a, const T *weight, const Prologue &p
   for (int sub = 0; sub < HEAD_BLOCK; sub += config.tile_n) {
     const int n0 = block * HEAD_BLOCK + sub;
     mma_tile<config>(a + (long long)m0 * config.a_stride, rows - m0, weight + (long long)n0 * config.w_stride,
-        head.columns - n0, shared_memory, products);
+        head.columns - n0, shared_memory, products, RowsAreThere{});
     const int self = forgotten(threadIdx.x), quad = self % 4,
         i0 = self / 32 % config.warps_down() * config.warp_m + self % 32 / 4,
         j0 = self / 32 / config.warps_down() * config.warp_n;

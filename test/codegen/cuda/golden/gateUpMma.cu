@@ -68,7 +68,6 @@ k_gemm_9ad6e97cb3db13f8_afb0616e(
     bf16 *__restrict__ wgu,
     f32 *__restrict__ ssq,
     bf16 *__restrict__ gated) {
-  await_previous();
   mma_gemm<config>(R, h, Prologue{ ssq }, Epilogue{ wgu, gated });
 }
 
