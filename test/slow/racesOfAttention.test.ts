@@ -5,6 +5,7 @@
 import { describe, expect, it } from 'vitest';
 import type { ClusterSize, CudaAttentionSchedule } from '../../ir/cuda.js';
 import { emulate, type AttentionData, type Shape } from '../codegen/cuda/attentionHarness.js';
+import { LATENT_SHAPES, withTails } from '../codegen/cuda/latentCases.js';
 import { pathSchedule, PathWorld, siblingsCall } from '../codegen/cuda/pathCases.js';
 import { LONG, pathShape } from '../codegen/cuda/pathSchedules.js';
 import { takeRaces } from '../support/cudaWarp/compile.js';
@@ -105,6 +106,42 @@ describe.skipIf(reason !== undefined)('attention of runs of queries', () => {
   ])('is reported when it forgets %s', (_, shape, plan, changes) => {
     const given = shape === s ? data : callOf(shape);
     expect(racesOfBroken(changes, (mutate) => emulate(shape, plan, given, { ...OPTIONS, mutate }))).not.toBe('');
+  });
+});
+
+describe.skipIf(reason !== undefined)('latent attention', () => {
+  const [s] = LATENT_SHAPES;
+  const OPTIONS = { tokensCapacity: 2048 };
+  const latent = (queries: number, cluster?: ClusterSize, teams?: number): CudaAttentionSchedule => ({
+    ...pathSchedule('mma', queries),
+    ...(cluster === undefined ? {} : { cluster }),
+    ...(teams === undefined ? {} : { teams }),
+  });
+  // Streams of two chunks, of one, and blocks without any.
+  const world = new PathWorld(s, [1100, 130, 3], 6);
+  const data = withTails(world.call(world.whole, { placement: 1, row: [1099, 640, 1229, 1232] }), s);
+
+  it.each([
+    ...[latent(1), latent(2), latent(1, 2), latent(1, 4)],
+    ...([undefined, 2, 4, 8] as const).map((cluster) => latent(1, cluster, 2)),
+  ])('has no race: $queries queries, cluster $cluster, teams $teams', (plan) => {
+    for (const backwards of [false, true]) {
+      emulate(s, plan, data, { ...OPTIONS, backwards });
+      expect(takeRaces()).toEqual([]);
+    }
+  });
+
+  it.each<readonly [what: string, cluster: ClusterSize, changes: readonly Change[]]>([
+    [
+      'that the other block reads queries',
+      2,
+      [["cluster_wait();  /* The other block's barriers are there, and its queries have been read. */", '']],
+    ],
+    ['the result of the other block', 2, [['there.wait(round % 2);', '']]],
+    ['that blocks still read', 4, [['else barriers[Layout::round_added].wait((round - 1) % 2);', '']]],
+  ])('is reported when it forgets %s', (_, cluster, changes) => {
+    const plan = latent(1, cluster, 2);
+    expect(racesOfBroken(changes, (mutate) => emulate(s, plan, data, { ...OPTIONS, mutate }))).not.toBe('');
   });
 });
 

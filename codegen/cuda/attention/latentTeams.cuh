@@ -6,11 +6,11 @@
  * columns, and copies keys to shared memory as far ahead as there are slots. The first team is a tile ahead of the
  * second, so that neither waits for the other's latencies.
  *
- * Blocks of a cluster send each other their chunks of a round, whose room is that of one round: nobody sends those of
- * the next before everybody has added up these, which happens behind the first tile of the next chunk.
+ * More than two blocks of a cluster send each other their streams of a round, whose room is that of one round: nobody
+ * sends those of the next before everybody has added up these, which happens behind the first tile of the next stream.
  *
- * Shared memory: slots of keys; chunks of a round, and before them queries; of two tiles, weights, maxima of warps, and
- * what becomes of rows; barriers.
+ * Shared memory: slots of keys; results that are kept or exchanged, and before them queries; of two tiles, weights,
+ * maxima of warps, and what becomes of rows; barriers.
  *
  * Grid: `cluster` blocks for each 16 heads of a query.
  */
@@ -23,7 +23,8 @@ template <PathConfig config> struct LatentTeams {
   static constexpr int depth = config.head_dim + config.tail, steps = depth / 64, slots = config.slots;
   static constexpr unsigned row_bytes = depth * 2 + 16, tile_bytes = TILE_KEYS * row_bytes;
   static constexpr unsigned query_bytes = 16 * row_bytes;
-  static constexpr unsigned round_bytes = config.cluster > 1 ? config.cluster * LatentChunk<config>::bytes : 0;
+  static constexpr unsigned round_bytes =
+      config.cluster > 1 ? config.cluster * LatentChunk<config>::bytes : LatentAnswer<config>::kept_bytes;
   static constexpr unsigned round_at = slots * tile_bytes;
   static constexpr unsigned weights_at = round_at + (round_bytes > query_bytes ? round_bytes : query_bytes);
   static constexpr unsigned tops_at = weights_at + 2 * 1024, rows_at = tops_at + 2 * 256;
@@ -38,14 +39,15 @@ template <PathConfig config> struct LatentTeams {
   static_assert(slots >= 3 && barriers_at + (slots + 6) * 8 <= config.shared_bytes, "memory is what a schedule says");
 };
 
-/* A block's part of a query: every `cluster`-th stream, called a chunk here. */
+/* A block's part of a query: every `cluster`-th stream. */
 template <PathConfig config> struct LatentPart {
   Path path;
-  int rank, tiles, chunks;
+  int rank, tiles, streams;
 
   TW_DEVICE LatentPart(const Path &path, int rank)
-      : path(path), rank(rank), tiles((path.keys + TILE_KEYS - 1) / TILE_KEYS), chunks(streams_of(path.keys)) {}
-  TW_DEVICE LatentWalk<config.cluster> walk() const { return { rank, tiles }; }
+      : path(path), rank(rank), tiles((path.keys + TILE_KEYS - 1) / TILE_KEYS), streams(streams_of(path.keys)) {}
+  TW_DEVICE LatentWalk<config.cluster> walk() const { return { rank, streams, tiles }; }
+  TW_DEVICE int next(int stream) const { return next_stream<config.cluster>(stream, streams); }
 };
 
 constexpr int WEIGHING_TEAM = 1, VALUES_TEAM = 2;
@@ -78,15 +80,15 @@ TW_DEVICE void weigh_latents(const Operands &x, unsigned char *memory, const Lat
 #pragma unroll
   for (int i = 0; i < 4 * steps; i++)
     ldmatrix_x4(query[i], shared + Layout::round_at + (lane & 15) * Layout::row_bytes + (lane >> 4) * 16 + i * 32);
-  if constexpr (config.cluster > 1) cluster_arrive();  /* Chunks may come where queries were. */
+  if constexpr (config.cluster > 1) cluster_arrive();  /* Results may come where queries were. */
 
   /* Keys of this warp as an operand: one instruction has a step of two quarters of the depth. */
   const unsigned keys_at = shared + (warp * 8 + (lane & 7)) * Layout::row_bytes + ((lane >> 3) & 1) * 16 +
       (lane >> 4) * (2 * steps * 32);
   int n = 0, slot = 0, turn = 0;
-  for (int chunk = part.rank; chunk < part.chunks; chunk += config.cluster) {
+  for (int stream = part.rank; stream < part.streams; stream = part.next(stream)) {
     float top[2] = { -infinity(), -infinity() }, sum[2] = { 0.0f, 0.0f };
-    for (int tile = chunk * CHUNK_TILES; tile < part.tiles; tile = next_of_stream(tile), n++) {
+    for (int tile = stream * CHUNK_TILES; tile < part.tiles; tile = next_of_stream(tile), n++) {
       barriers[slot].wait(turn);
       const unsigned keys = keys_at + slot * Layout::tile_bytes;
       if (++slot == slots) {
@@ -204,26 +206,40 @@ TW_DEVICE void mix_latents(const Operands &x, unsigned char *memory, const Laten
   if constexpr (config.cluster > 1) cluster_arrive();
 
   const unsigned values_at = shared + (lane & 15) * Layout::row_bytes + (lane >> 4) * 16 + warp * (d / 4) * 2;
+  unsigned char *const room = memory + Layout::round_at;
   LatentAnswer<config> total;
   LatentSums<config> sums;
-  if constexpr (config.cluster > 1) sums.clear(); else total.clear();
-  /* Adds up the chunks of a round, of which this block may have none. */
+  if constexpr (config.cluster > 1) sums.clear();
+  if constexpr (config.cluster <= 2) total.clear();
+  /* Adds up what blocks have sent in a round, of which this block may have sent nothing. */
   const auto add_round = [&](int round) {
-    const int count = min(part.chunks - round * config.cluster, config.cluster);
+    const int count = min(part.streams - round * config.cluster, config.cluster);
     const Barrier there = barriers[Layout::round_there];
     if (thread == 0) there.expect(count * Chunk::bytes);
     there.wait(round % 2);
-    sums.add(memory + Layout::round_at, count, thread);
-    named_sync<128>(VALUES_TEAM);  /* All chunks have been read. */
-    /* Who sends nothing more does not wait, and may be gone. */
-    if (thread < config.cluster && (round + 1) * config.cluster + thread < part.chunks)
-      barriers[Layout::round_added].arrive_at(thread);
+    sums.add(room, count, thread);
+    if constexpr (config.cluster > 2) {
+      named_sync<128>(VALUES_TEAM);  /* All streams have been read. */
+      /* Who sends nothing more does not wait, and may be gone. */
+      if (thread < config.cluster && (round + 1) * config.cluster + thread < part.streams)
+        barriers[Layout::round_added].arrive_at(thread);
+    }
+  };
+  const auto send = [&](const LatentAnswer<config> &x) {
+    Chunk::send(x, shared + Layout::round_at + part.rank * Chunk::bytes, barriers[Layout::round_there].at, warp, lane);
   };
   int n = 0, slot = 0;
-  for (int round = 0, chunk; (chunk = round * config.cluster + part.rank) < part.chunks; round++) {
+  for (int round = 0, stream = part.rank; stream < part.streams; round++, stream = part.next(stream)) {
+    if constexpr (config.cluster == 1) {
+      /* Who has weights has read the queries. */
+      if (stream == 1) {
+        total.keep(room, thread);
+        total.clear();
+      }
+    }
     LatentAnswer<config> answer;
     answer.clear();
-    const int first = chunk * CHUNK_TILES;
+    const int first = stream * CHUNK_TILES;
     for (int tile = first; tile < part.tiles; tile = next_of_stream(tile), n++) {
       barriers[Layout::weights_there + n % 2].wait(n / 2 % 2);
       if (n > 0) {
@@ -274,27 +290,33 @@ TW_DEVICE void mix_latents(const Operands &x, unsigned char *memory, const Laten
           mma<Key>(answer.o[2 * i + 1], weight[j], b[2], b[3]);
         }
       }
-      if constexpr (config.cluster > 1)
+      if constexpr (config.cluster > 2)
         if (tile == first && round > 0) add_round(round - 1);
     }
-    if constexpr (config.cluster == 1) {
+    if constexpr (config.cluster <= 2) {
       total.add(answer);
     } else {
       if (round == 0) cluster_wait();  /* Barriers of all blocks are there, and their queries have been read. */
       else barriers[Layout::round_added].wait((round - 1) % 2);
-      Chunk::send(answer, shared + Layout::round_at + part.rank * Chunk::bytes, barriers[Layout::round_there].at, warp,
-          lane);
+      send(answer);
     }
   }
   auto *const row = x.out + query * (long long)config.out_stride;
   if constexpr (config.cluster == 1) {
+    if (part.streams > 1) total.add_to_kept(room, thread);
     if (path.keys > 0) store_latent<config>(total, row, head0, warp, lane);
   } else {
-    const int rounds = (part.chunks + config.cluster - 1) / config.cluster;
-    /* Rounds in which this block has chunks: those behind it are added up when the next one has begun. */
-    const int own = (part.chunks - part.rank + config.cluster - 1) / config.cluster;
-    if (own == 0) cluster_wait();
-    for (int round = max(own - 1, 0); round < rounds; round++) add_round(round);
+    if constexpr (config.cluster == 2) {
+      cluster_wait();  /* The other block's barriers are there, and its queries have been read. */
+      if (part.rank < part.streams) send(total);
+      if (part.streams > 0) add_round(0);
+    } else {
+      const int rounds = (part.streams + config.cluster - 1) / config.cluster;
+      /* Rounds in which this block has streams: those behind it are added up when the next one has begun. */
+      const int own = (part.streams - part.rank + config.cluster - 1) / config.cluster;
+      if (own == 0) cluster_wait();
+      for (int round = max(own - 1, 0); round < rounds; round++) add_round(round);
+    }
     if (path.keys > 0) sums.store(row, head0, part.rank, thread);
   }
 }

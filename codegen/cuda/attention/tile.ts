@@ -108,15 +108,18 @@ export const LATENT_HEADS = MMA_ROWS;
 /** Groups of such heads of a query. */
 export const latentParts = ({ heads }: TiledAttention): number => Math.ceil(heads / LATENT_HEADS);
 /** Bytes of a block on Hopper, and most tiles of keys under way. */
-const LATENT_BYTES = 231_424;
+const LATENT_BYTES = 232_448;
 const LATENT_SLOTS = 5;
 
+/** Maxima and sums of a result that a block keeps. */
+const LATENT_ENDS = 128 * 4;
 /** Of two tiles in attention/latentTeams.cuh: weights, maxima of warps, and what becomes of rows. */
 const LATENT_TEAM_BYTES = 2 * (1024 + 256 + 384);
 
 /**
- * The block of attention/latent.cuh: slots of keys, parts of scores, and of a cluster the chunks of two rounds. Of two
- * teams (attention/latentTeams.cuh): slots, the chunks of one round or the queries, what teams exchange, and barriers.
+ * The block of attention/latent.cuh: slots of keys, parts of scores, and results: of a block alone those that it keeps,
+ * of a cluster those of one round, or of two if there are several. Of two teams (attention/latentTeams.cuh): slots,
+ * results or the queries, what teams exchange, and barriers.
  */
 function latentTile(
   kernel: TiledAttention,
@@ -126,11 +129,11 @@ function latentTile(
   const { headDim: d } = kernel;
   const row = keyDimOf(kernel) * 2 + 16;
   const tile = keys * row;
-  const round = cluster > 1 ? MMA_ROWS * d * 4 + cluster * MMA_ROWS * 8 : 0;
+  const results = MMA_ROWS * d * 4 + (cluster > 1 ? cluster * MMA_ROWS * 8 : LATENT_ENDS);
   const rest =
     teams > 1
-      ? Math.max(round, MMA_ROWS * row) + LATENT_TEAM_BYTES + (LATENT_SLOTS + 6) * 8
-      : queries * 4 * keys * MMA_ROWS * 4 + (cluster > 1 ? 2 * round + 16 : 0);
+      ? Math.max(results, MMA_ROWS * row) + LATENT_TEAM_BYTES + (LATENT_SLOTS + 6) * 8
+      : queries * 4 * keys * MMA_ROWS * 4 + (cluster > 1 ? (cluster > 2 ? 2 : 1) * results + 16 : queries * results);
   const slots = Math.min(LATENT_SLOTS, Math.floor((LATENT_BYTES - rest) / tile));
   return {
     isDecode: false,
