@@ -111,15 +111,15 @@ describe.skipIf(reason !== undefined)('attention of runs of queries', () => {
 
 describe.skipIf(reason !== undefined)('latent attention', () => {
   const [s] = LATENT_SHAPES;
-  const OPTIONS = { tokensCapacity: 2048 };
+  const OPTIONS = { tokensCapacity: 2304 };
   const latent = (queries: number, cluster?: ClusterSize, teams?: number): CudaAttentionSchedule => ({
     ...pathSchedule('mma', queries),
     ...(cluster === undefined ? {} : { cluster }),
     ...(teams === undefined ? {} : { teams }),
   });
   // Streams of two chunks, of one, and blocks without any.
-  const world = new PathWorld(s, [1100, 130, 3], 6);
-  const data = withTails(world.call(world.whole, { placement: 1, row: [1099, 640, 1229, 1232] }), s);
+  const world = new PathWorld(s, [2100, 130, 3], 6);
+  const data = withTails(world.call(world.whole, { placement: 1, row: [2099, 640, 2229, 2232] }), s);
 
   it.each([
     ...[latent(1), latent(2), latent(1, 2), latent(1, 4)],

@@ -11,7 +11,7 @@
 
 namespace tw {
 
-constexpr int LATENT_STREAMS = 8, CHUNK_TILES = CHUNK / TILE_KEYS;
+constexpr int LATENT_STREAMS = 16, CHUNK_TILES = CHUNK / TILE_KEYS;
 
 /* The tile behind one of its stream. */
 TW_DEVICE int next_of_stream(int tile) {

@@ -41,8 +41,14 @@ const MAX_SIMT_COLUMNS = 512;
 const MAX_MMA_HEAD = 256;
 
 const CLUSTERS: readonly ClusterSize[] = CLUSTER_SIZES.filter((size) => size > 1);
-/** Whether a device runs larger ones depends on how its multiprocessors lie: nobody chooses them unasked. */
+/** Whether a device runs larger ones depends on how its multiprocessors lie: nobody tries them unasked. */
 const PORTABLE_CLUSTERS = CLUSTERS.filter((size) => size <= 8);
+const LARGEST_CLUSTER = 16;
+/**
+ * Clusters of 16 blocks, each with a multiprocessor, that a Hopper GPU certainly runs at once. A cluster lies in one of
+ * eight groups at most, which have 18 multiprocessors at most: with 15 in each, so many groups would have three more.
+ */
+const largestAtOnce = (multiprocessors: number): number => Math.max(0, Math.ceil((multiprocessors - 8 * 15) / 3));
 
 /** Query counts of a block, the most promising first. */
 const QUERIES = { simt: [16, 8, 32, 4], mma: [64, 128, 32, 16] } as const;
@@ -262,7 +268,7 @@ export function defaultAttentionSchedule(
 ): CudaAttentionSchedule {
   const candidates = attentionSchedules(kernel, module, limits);
   if (isLatent(kernel)) {
-    const latent = latentSchedule(kernel, candidates, rows, multiprocessors, run !== undefined);
+    const latent = latentSchedule(kernel, module, limits, { rows, multiprocessors, run });
     if (latent !== undefined) return latent;
   }
   const blocks = (rows * kernel.kvHeads) / multiprocessors;
@@ -313,22 +319,27 @@ export function defaultAttentionSchedule(
   throw new Error(`Kernel ${kernel.name} (${kernel.path}) has no legal attention schedule: ${String(why)}.`);
 }
 
-/** Few queries have a cluster each, as large as leaves all blocks of a call a multiprocessor. Prompts share keys. */
+/**
+ * Few queries have a cluster each, as large as leaves all blocks of a call a multiprocessor, and of 16 where all of
+ * these certainly run at once. Prompts share keys.
+ */
 function latentSchedule(
   kernel: AttentionKernel,
-  candidates: readonly CudaAttentionSchedule[],
-  rows: number,
-  multiprocessors: number,
-  continuesPaths: boolean,
+  module: Pick<KernelModule, 'buffers'>,
+  limits: AttentionLimits,
+  { rows, multiprocessors, run }: AttentionCall,
 ): CudaAttentionSchedule | undefined {
-  const all = candidates.filter(({ skeleton }) => skeleton === 'mma');
+  const all = attentionSchedules(kernel, module, limits).filter(({ skeleton }) => skeleton === 'mma');
   const most = Math.max(...all.map(({ queries }) => queries));
-  if (rows > MAX_SPARSE_ROWS && !continuesPaths)
+  if (rows > MAX_SPARSE_ROWS && run === undefined)
     return all.find(({ queries, cluster }) => queries === most && cluster === undefined);
-  const room = multiprocessors / (rows * latentParts(kernel));
-  return all
-    .filter(({ queries, cluster = 1 }) => queries === 1 && (cluster === 1 || cluster <= room))
-    .toSorted((a, b) => (b.teams ?? 1) - (a.teams ?? 1) || (b.cluster ?? 1) - (a.cluster ?? 1))[0];
+  const wanted = rows * latentParts(kernel);
+  const [portable] = all
+    .filter(({ queries, cluster = 1 }) => queries === 1 && (cluster === 1 || cluster * wanted <= multiprocessors))
+    .toSorted((a, b) => (b.teams ?? 1) - (a.teams ?? 1) || (b.cluster ?? 1) - (a.cluster ?? 1));
+  if (portable === undefined || wanted > largestAtOnce(multiprocessors)) return portable;
+  const largest = { ...portable, cluster: LARGEST_CLUSTER } as const;
+  return isLegalAttention(kernel, module, largest, limits) === true ? largest : portable;
 }
 
 /**

@@ -210,6 +210,30 @@ describe('schedules of attention', () => {
     expect(choose({ ...s, dtype: 'f32' }, 512)).toEqual(schedule('simt', 16));
   });
 
+  it('give latent attention of few queries large clusters', () => {
+    const s: Shape = { heads: 16, kvHeads: 1, headDim: 512, tail: 64, dtype: 'bf16', mask: 'path' };
+    const choose = (shape: Shape, rows: number, multiprocessors = 132): CudaAttentionSchedule => {
+      const { module, kernel } = attentionModule(shape);
+      return defaultAttentionSchedule(kernel, module, HOPPER, { rows, multiprocessors, run: 1 });
+    };
+    const of = (cluster?: ClusterSize): CudaAttentionSchedule => ({
+      ...schedule('mma', 1),
+      teams: 2,
+      ...(cluster === undefined ? {} : { cluster }),
+    });
+    for (const rows of [1, 4]) expect(choose(s, rows)).toEqual(of(16));
+    for (const rows of [5, 16]) expect(choose(s, rows)).toEqual(of(8));
+    expect(choose(s, 17)).toEqual(of(4));
+    expect(choose(s, 64)).toEqual(of(2));
+    expect(choose(s, 128)).toEqual(of());
+    // Eight parts of heads; too few columns for 16 blocks; groups of multiprocessors that may all be smaller.
+    expect(choose({ ...s, heads: 128 }, 1)).toEqual(of(8));
+    expect(choose({ ...s, headDim: 128 }, 1)).toEqual(of(8));
+    expect(choose(s, 1, 114)).toEqual(of(8));
+    expect(choose(s, 1, 121)).toEqual(of(16));
+    expect(choose(s, 2, 121)).toEqual(of(8));
+  });
+
   it('are refused with the reason', () => {
     expect(legal(SHAPE, schedule('mma', 64, 64))).toMatch(
       /mma takes 32 keys at a time: answers must not depend on the schedule/,

@@ -2,9 +2,10 @@
 import type { AttentionData, Shape } from './attentionHarness.js';
 import { pathShape } from './pathSchedules.js';
 
+const common = { tail: 64, hasQueryRow: true, cacheRows: 2304 } as const;
 export const LATENT_SHAPES = [
-  { ...pathShape(16, 1, 128, 'bf16', 'f32'), tail: 64, hasQueryRow: true },
-  { ...pathShape(20, 1, 64, 'f16'), tail: 64, hasQueryRow: true },
+  { ...pathShape(16, 1, 128, 'bf16', 'f32'), ...common },
+  { ...pathShape(20, 1, 64, 'f16'), ...common },
 ] as const satisfies readonly Shape[];
 
 /** Tails are made of the columns of heads, so that they are a token's own in every call. */

@@ -70,6 +70,10 @@ export class PathWorld {
     }));
   }
 
+  private get cacheRows(): number {
+    return this.shape.cacheRows ?? CACHE_ROWS;
+  }
+
   /** Whole sequences, one after another. */
   get whole(): readonly Piece[] {
     return this.lengths.map((to, sequence) => ({ sequence, from: 0, to }));
@@ -88,7 +92,10 @@ export class PathWorld {
     const order = this.order(placement);
     const T = pieces.reduce((sum, { from, to }) => sum + to - from, 0);
     const q = new Float64Array(T * width);
-    const [k, v] = [0, 1].map(() => new Float64Array(CACHE_ROWS * keyWidth).fill(NaN)) as [Float64Array, Float64Array];
+    const [k, v] = [0, 1].map(() => new Float64Array(this.cacheRows * keyWidth).fill(NaN)) as [
+      Float64Array,
+      Float64Array,
+    ];
     const [begin, position, key]: [number[], number[], number[]] = [[], [], []];
     for (const { sequence, from, to } of pieces) {
       const own = this.sequences[sequence]!;
@@ -132,7 +139,7 @@ export class PathWorld {
   }
 
   private order(placement: number): readonly number[] {
-    const rows = Array.from({ length: CACHE_ROWS }, (_, i) => i);
+    const rows = Array.from({ length: this.cacheRows }, (_, i) => i);
     if (placement === 0) return rows;
     const random = randomSource(this.seed + placement);
     for (let i = rows.length - 1; i > 0; i--) {
