@@ -15,6 +15,7 @@ import { hasOwnKeys } from '../../../ir/kernelAccess.js';
 import { oncePer } from '../../../ir/oncePer.js';
 import { type BufferDType, isFloat } from '../../../ir/types.js';
 import { WGMMA_ROWS } from '../wgmma/instruction.js';
+import { clustersAtOnce } from './clusters.js';
 import { isLatent, LATENT_HEADS, latentParts, MAX_ROWS, MAX_RUN_ROWS, maxResident, MMA_ROWS, tileOf } from './tile.js';
 
 /**
@@ -43,13 +44,6 @@ const MAX_MMA_HEAD = 256;
 const CLUSTERS: readonly ClusterSize[] = CLUSTER_SIZES.filter((size) => size > 1);
 /** Whether a device runs larger ones depends on how its multiprocessors lie: nobody tries them unasked. */
 const PORTABLE_CLUSTERS = CLUSTERS.filter((size) => size <= 8);
-const LARGEST_CLUSTER = 16;
-/**
- * Clusters of 16 blocks, each with a multiprocessor, that a Hopper GPU certainly runs at once. A cluster lies in one of
- * eight groups at most, which have 18 multiprocessors at most: with 15 in each, so many groups would have three more.
- */
-const largestAtOnce = (multiprocessors: number): number => Math.max(0, Math.ceil((multiprocessors - 8 * 15) / 3));
-
 /** Query counts of a block, the most promising first. */
 const QUERIES = { simt: [16, 8, 32, 4], mma: [64, 128, 32, 16] } as const;
 /** Under a path mask, mma counts queries, not rows of the tile. */
@@ -319,10 +313,7 @@ export function defaultAttentionSchedule(
   throw new Error(`Kernel ${kernel.name} (${kernel.path}) has no legal attention schedule: ${String(why)}.`);
 }
 
-/**
- * Few queries have a cluster each, as large as leaves all blocks of a call a multiprocessor, and of 16 where all of
- * these certainly run at once. Prompts share keys.
- */
+/** Few queries have a cluster each, the largest that certainly run at once. Prompts share keys. */
 function latentSchedule(
   kernel: AttentionKernel,
   module: Pick<KernelModule, 'buffers'>,
@@ -334,12 +325,14 @@ function latentSchedule(
   if (rows > MAX_SPARSE_ROWS && run === undefined)
     return all.find(({ queries, cluster }) => queries === most && cluster === undefined);
   const wanted = rows * latentParts(kernel);
-  const [portable] = all
-    .filter(({ queries, cluster = 1 }) => queries === 1 && (cluster === 1 || cluster * wanted <= multiprocessors))
-    .toSorted((a, b) => (b.teams ?? 1) - (a.teams ?? 1) || (b.cluster ?? 1) - (a.cluster ?? 1));
-  if (portable === undefined || wanted > largestAtOnce(multiprocessors)) return portable;
-  const largest = { ...portable, cluster: LARGEST_CLUSTER } as const;
-  return isLegalAttention(kernel, module, largest, limits) === true ? largest : portable;
+  const [alone] = all
+    .filter(({ queries, cluster }) => queries === 1 && cluster === undefined)
+    .toSorted((a, b) => (b.teams ?? 1) - (a.teams ?? 1));
+  if (alone === undefined) return undefined;
+  const shared = CLUSTERS.filter((cluster) => wanted <= clustersAtOnce(multiprocessors, cluster))
+    .map((cluster): CudaAttentionSchedule => ({ ...alone, cluster }))
+    .findLast((schedule) => isLegalAttention(kernel, module, schedule, limits) === true);
+  return shared ?? alone;
 }
 
 /**

@@ -3,7 +3,8 @@
  * Both operands have rows of k adjacent elements (K-major), 16-bit floats or E4M3; products are in float. What becomes
  * of them is the unit's: functors of segments (gemm/hopperEpilogue.cuh).
  *
- * Blocks stay: those of cluster c take tiles c, c + clusters, … of the output (HopperBlock, gemm/hopperTiles.cuh).
+ * Blocks stay: those of cluster c take tiles c, c + clusters, … of the output (HopperBlock, gemm/hopperTiles.cuh). Of
+ * experts' rows they take tiles that nobody has taken (experts/turns.cuh).
  *
  * Roles. Warpgroup 0 has few registers. Its thread 0 is the producer: it fills the ring of stages by TMA; a cluster's
  * blocks each load a part of the tile of weights for both. Its warps 1 to 3 are idle: they compute what epilogues read
@@ -81,14 +82,18 @@ TW_DEVICE void load_b(const HopperBlock<config> &block, unsigned stage, int k_bl
 
 /* The producer: one thread, or with adapters a warp, of which one lane starts copies. */
 template <HopperConfig config, class Shrinker>
-TW_DEVICE void produce(const HopperBlock<config> &block, const HopperMaps &maps, const Shrinker &shrinker, int first,
-    unsigned rank) {
+TW_DEVICE void produce(const HopperBlock<config> &block, const HopperMaps &maps, TakenTiles *taken,
+    const Shrinker &shrinker, int first, unsigned rank) {
   constexpr int prefetch = config.prefetch();
   constexpr bool has_adapters = config.has_adapters();
   const bool leads = !has_adapters || threadIdx.x == 0;
   unsigned stage = 0, phase = 0;
   bool is_first = true, is_shrunk = !config.shrinkers.is_there(), has_met = false;
-  for (int tile = first; tile < block.tiles(); tile += block.clusters()) {
+  unsigned sequence = 0;
+  if constexpr (config.takes_tiles()) block.turns().tell(0, first < block.tiles() ? first : -1);
+  for (int tile = first, next; tile < block.tiles(); tile = next) {
+    if constexpr (config.takes_tiles()) next = take_tile(*taken, block.tiles());
+    else next = tile + block.clusters();
     const Place place = block.place(tile, (int)rank);
     const TensorMap *weight;
     int column0;
@@ -147,21 +152,24 @@ TW_DEVICE void produce(const HopperBlock<config> &block, const HopperMaps &maps,
         }
       while (word >= 0) {
         const int slot = word & ~EVEN_TILE;
-        const int next = is_even(word) ? NO_SLOT
+        const int after = is_even(word) ? NO_SLOT
             : next_slot<config.cluster_rows()>(maps.slots, cluster_row0, block.rows, slot);
         for (int step = 0; step < second.steps; step++) {
           if (leads) {
             block.empty_barriers()[stage].wait(phase ^ 1);
-            poke(block.following(stage), step + 1 < second.steps ? word : next);
+            poke(block.following(stage), step + 1 < second.steps ? word : after);
             block.full_barriers()[stage].expect((config.tile_m + own * config.cluster) * SLAB_BYTES);
             load_second<config>(block, stage, maps, second, slot, step, place.row0, rank, own);
             if (++stage == config.stages) { stage = 0; phase ^= 1; }
           }
         }
-        word = next;
+        word = after;
       }
     }
+    if constexpr (config.takes_tiles()) block.turns().tell(++sequence, next < block.tiles() ? next : -1);
   }
+  /* Both warpgroups learn that there is no other. */
+  if constexpr (config.takes_tiles()) block.turns().tell(sequence + 1, -1);
   if constexpr (config.shrinkers.is_there()) shrinker.leave(has_met);
 }
 
@@ -303,10 +311,16 @@ TW_DEVICE void consume(const HopperBlock<config> &block, const int *slots, int f
   int sequence = is_ping_pong ? warpgroup - 1 : 0, own_tile = -1;
   int tile = is_ping_pong ? first + sequence * block.clusters() : first;
   unsigned at = 0;
-  for (; tile < block.whole_tiles(); tile += turns * block.clusters(), sequence += turns) {
+  const auto is_tile = [&] {
+    if constexpr (config.takes_tiles()) return (tile = block.turns()[sequence]) >= 0;
+    else return tile < block.whole_tiles();
+  };
+  for (; is_tile(); tile += turns * block.clusters(), sequence += turns) {
     const unsigned last = multiply<config, T>(block, base, sequence, consumer, lane, at, acc);
-    end_product<config, T>(block, base, last, is_ping_pong && tile + block.clusters() < block.tiles(), consumer, lane,
-        at, slots, tile, acc);
+    bool passes = false;
+    if constexpr (config.takes_tiles()) passes = block.turns()[sequence + 1] >= 0;
+    else if constexpr (is_ping_pong) passes = tile + block.clusters() < block.tiles();
+    end_product<config, T>(block, base, last, passes, consumer, lane, at, slots, tile, acc);
     if constexpr (config.has_final_tile) {
       /* The block's last: its products stay where they are, or go where remainder tiles put theirs. */
       if (tile + block.clusters() >= block.tiles()) {
@@ -370,12 +384,11 @@ TW_DEVICE void consume(const HopperBlock<config> &block, const int *slots, int f
 struct NoFinish {};
 
 /*
- * The kernel. `memory`: the block's dynamic shared memory. `starts`: the first row of each expert, and the end.
- * `prologue`: computes what epilogues read of a row; `finish`: what is done to rows once all of their columns are
- * stored.
+ * The kernel. `memory`: the block's dynamic shared memory. `tiles`: of rows of experts. `prologue`: computes what
+ * epilogues read of a row; `finish`: what is done to rows once all of their columns are stored.
  */
 template <HopperConfig config, class T, class Prologue, class Finish, class... Segments>
-TW_DEVICE void hopper_gemm(int rows, unsigned char *memory, const HopperMaps &maps, const int *starts,
+TW_DEVICE void hopper_gemm(int rows, unsigned char *memory, const HopperMaps &maps, const SharedTiles &tiles,
     const Prologue &prologue, const Finish &finish, const Segments &...segments) {
   static_assert(sizeof(T) == config.element_bytes && sizeof...(Segments) == config.segments);
   static_assert(config.segments >= 1 && config.segments <= HOPPER_SEGMENTS);
@@ -408,11 +421,12 @@ TW_DEVICE void hopper_gemm(int rows, unsigned char *memory, const HopperMaps &ma
         block.values_empty()[i].init(consumer_warps);
       }
     }
+    if constexpr (config.takes_tiles()) block.turns().init();
     show_barriers();
   }
   if constexpr (config.experts > 0) {
     wait_for_previous();
-    if (thread >> 5 == 1) block.fill_tables(starts, lane);
+    if (thread >> 5 == 1) block.fill_tables(tiles.starts, lane);
   }
   if constexpr (config.cluster == 2) {
     cluster_arrive_aligned();
@@ -432,7 +446,7 @@ TW_DEVICE void hopper_gemm(int rows, unsigned char *memory, const HopperMaps &ma
   if (warpgroup == 0 || (config.epilogue_groups > 0 && warpgroup == 3)) {
     give_registers<config.producer_registers()>();
     if (config.has_adapters() ? thread < 32 : thread == 0) {
-      produce<config>(block, maps, shrinker_of<config>(block, prologue), first, rank);
+      produce<config>(block, maps, tiles.taken, shrinker_of<config>(block, prologue), first, rank);
     } else if (thread >= 32) {
       if constexpr (config.is_deferred() || config.row_values == 0) watch_shrinkers<config>(block, thread, prologue);
       if constexpr (config.is_deferred())

@@ -4,6 +4,7 @@
  */
 #pragma once
 #include "adapter/shrinkFirst.cuh"
+#include "experts/turns.cuh"
 #include "gemm/handoff.cuh"
 #include "lib/barrier.cuh"
 #include "lib/cluster.cuh"
@@ -137,7 +138,8 @@ struct HopperConfig {
   /*
    * Shared memory, from a multiple of 1,024 bytes on (the 128-byte swizzle goes by bits of addresses): the stages;
    * products that are handed over; barriers; either what epilogues read of rows and columns or the tables of experts;
-   * and the words of adapters. A stage has A's tile and then B's, each as slabs: all of its rows with 128 bytes of k.
+   * and the words of adapters, or the tiles of experts. A stage has A's tile and then B's, each as slabs: all of its
+   * rows with 128 bytes of k.
    */
   TW_CONSTEXPR int slabs() const { return tile_k * element_bytes / SLAB_BYTES; }
   TW_CONSTEXPR int a_bytes() const { return tile_m * tile_k * element_bytes; }
@@ -163,10 +165,12 @@ struct HopperConfig {
   TW_CONSTEXPR int adapters_at() const {
     return column_values_at() + column_slots() * column_values * 4 + (experts > 0 ? 2 * 4 * (experts + 1) : 0);
   }
+  /* In their place, tiles of experts that the block has taken. */
+  TW_CONSTEXPR bool takes_tiles() const { return experts > 0; }
   TW_CONSTEXPR int sums_at() const { return ceil_div(adapters_at() + 4 * (stages + 1), 16) * 16; }
   TW_CONSTEXPR int end() const {
     return shrinkers.is_there() ? sums_at() + SHRINK_SUMS_BYTES
-        : adapters_at() + (has_adapters() ? 4 * (stages + 1) : 0);
+        : adapters_at() + (takes_tiles() ? tile_turns_bytes(stages) : has_adapters() ? 4 * (stages + 1) : 0);
   }
 };
 
@@ -222,6 +226,8 @@ template <HopperConfig config> struct HopperBlock {
   TW_DEVICE int *final_slot() const { return (int *)row_values() + config.row_slots() * config.row_slot_floats(); }
   TW_DEVICE float *column_values() const { return (float *)(memory + config.column_values_at()); }
   TW_DEVICE unsigned tables() const { return shared + config.values_at(); }
+  /* The tiles of experts that this block takes. */
+  TW_DEVICE TileTurns<config.stages> turns() const { return { shared + config.adapters_at() }; }
   /* The slot that follows a stage, and where the next tile begins. */
   TW_DEVICE unsigned following(unsigned stage) const { return shared + config.adapters_at() + 4 * stage; }
   TW_DEVICE unsigned next_stage() const { return following(config.stages); }
@@ -281,6 +287,7 @@ template <HopperConfig config> struct HopperBlock {
    */
   TW_DEVICE Place place_of_expert(int tile) const {
     static_assert(config.is_ping_pong() && config.cluster == 1, "a cluster shares the weights of one expert");
+    static_assert(!config.has_final_tile && !config.has_adapters(), "a block knows no tile as its last");
     static_assert(config.row_values == 0, "the tables lie where values of rows would");
     const unsigned starts = tables() + 4 * (config.experts + 1);
     const int tall = peek(tables() + 4 * config.experts), group_tiles = config.raster * config.column_tiles(),

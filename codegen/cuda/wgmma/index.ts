@@ -6,6 +6,7 @@ import { adapterOf, expertsOf } from '../text/contraction.js';
 import { type CudaOperands, type EmittedCuda, kernelHead, mapNames } from '../text/operands.js';
 import { aboutKernel, callText, unitText } from '../text/unit.js';
 import { wgmmaContext, type WgmmaContext } from './config.js';
+import { sharedTiles, TAKEN } from '../text/takenTiles.js';
 import { finishFunctor, hopperPrologue, hopperSegment } from './functors.js';
 import { blockThreads } from './instruction.js';
 import { maxColumnTiles } from './layout.js';
@@ -71,12 +72,12 @@ function unitOf(context: WgmmaContext, head: string, maps: readonly string[]): s
   const first = shrinking && shrinkingFirstPrologue(shrinking, operands, prologue);
   const { tm, tn, tk, stages, mode, cluster } = schedule;
   const experts = expertsOf(kernel);
-  const functions = [finish?.functions ?? ''];
+  const functions = [finish?.functions ?? '', experts === undefined ? '' : TAKEN];
   const given = [
     kernel.rows,
     'memory',
     mapsText(context, maps),
-    experts === undefined ? 'nullptr' : operands.base(operands.get(experts.starts)),
+    experts === undefined ? 'SharedTiles{}' : sharedTiles(experts, operands),
     first?.instance ?? prologue.instance,
     finishing.instance,
     ...epilogues.map(({ instance }) => instance),

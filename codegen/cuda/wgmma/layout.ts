@@ -4,6 +4,7 @@ import type { Segment } from '../../../ir/kernel.js';
 import { roundUp } from '../../../ir/types.js';
 import { oncePer } from '../../../ir/oncePer.js';
 import { physicalColumns } from '../../operands.js';
+import { takenBytes } from '../text/takenTiles.js';
 import { CONSUMER_WARPS, CONSUMERS, WGMMA_ROWS } from './instruction.js';
 
 const ALIGNMENT = 1024;
@@ -52,8 +53,11 @@ export interface WgmmaLayout {
   readonly sharedBytes: number;
 }
 
-/** Bytes of the tables of row tiles and first rows of so many experts, and of their ends. */
-const expertTables = (experts: number): number => 2 * 4 * (experts + 1);
+/**
+ * Bytes of the tables of row tiles and first rows of so many experts, and of their ends; and of the tiles that a block
+ * takes (experts/turns.cuh).
+ */
+const expertTables = (experts: number, stages: number): number => 2 * 4 * (experts + 1) + takenBytes(stages);
 
 /** What a block keeps in shared memory for epilogues. */
 export interface KeptValues {
@@ -84,7 +88,7 @@ export function wgmmaLayout(
   const rowSlots = isDeferred && rowValues === 1 ? (columnValues === 0 ? DEFERRED_ROW_SLOTS : FEW_ROW_SLOTS) : 2;
   const rowBytes = rowSlots * tm * rowValues * 4 + (isDeferred && rowValues > 0 ? SLOT_NUMBER : 0);
   const columnBytes = (isDeferred ? 1 : 2) * columnValues * 4;
-  const tableBytes = experts === undefined ? 0 : expertTables(experts);
+  const tableBytes = experts === undefined ? 0 : expertTables(experts, stages);
   const adapterBytes = hasAdapters ? 4 * (stages + 1) : 0;
   const bytes =
     (isDeferred ? 0 : ALIGNMENT) +

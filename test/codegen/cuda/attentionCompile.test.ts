@@ -221,17 +221,17 @@ describe('schedules of attention', () => {
       teams: 2,
       ...(cluster === undefined ? {} : { cluster }),
     });
-    for (const rows of [1, 4]) expect(choose(s, rows)).toEqual(of(16));
-    for (const rows of [5, 16]) expect(choose(s, rows)).toEqual(of(8));
-    expect(choose(s, 17)).toEqual(of(4));
-    expect(choose(s, 64)).toEqual(of(2));
-    expect(choose(s, 128)).toEqual(of());
+    for (const rows of [1, 5]) expect(choose(s, rows)).toEqual(of(16));
+    for (const rows of [6, 13]) expect(choose(s, rows)).toEqual(of(8));
+    for (const rows of [14, 29]) expect(choose(s, rows)).toEqual(of(4));
+    for (const rows of [30, 66]) expect(choose(s, rows)).toEqual(of(2));
+    expect(choose(s, 67)).toEqual(of());
     // Eight parts of heads; too few columns for 16 blocks; groups of multiprocessors that may all be smaller.
     expect(choose({ ...s, heads: 128 }, 1)).toEqual(of(8));
     expect(choose({ ...s, headDim: 128 }, 1)).toEqual(of(8));
-    expect(choose(s, 1, 114)).toEqual(of(8));
-    expect(choose(s, 1, 121)).toEqual(of(16));
-    expect(choose(s, 2, 121)).toEqual(of(8));
+    expect(choose(s, 1, 112)).toEqual(of(8));
+    expect(choose(s, 1, 114)).toEqual(of(16));
+    expect(choose(s, 2, 114)).toEqual(of(8));
   });
 
   it('are refused with the reason', () => {

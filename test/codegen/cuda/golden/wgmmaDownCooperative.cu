@@ -148,7 +148,7 @@ k_gemm_d783c17777fa2aa4_cd193a7a(
       T,
       memory,
       HopperMaps{ &x_map, { &w_map }, nullptr },
-      nullptr,
+      SharedTiles{},
       NoPrologue{},
       NoFinish{},
       Epilogue{ stream, next, nextHalf, nextParts });

@@ -136,7 +136,7 @@ k_gemm_360a88ca1c5a2661_ca54aca9(
       T,
       memory,
       HopperMaps{ &x_map, { &w_map }, nullptr },
-      nullptr,
+      SharedTiles{},
       Prologue{ rowScales },
       NoFinish{},
       Epilogue{ streamHalf, streamTail, w_scales, nextTail, nextHalf, nextParts });

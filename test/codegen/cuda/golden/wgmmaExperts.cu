@@ -23,8 +23,10 @@ constexpr HopperConfig config = {
   .column_values = 0,
   .has_final_tile = false,
   .has_finish = false,
-  .shared_bytes = 62592,
+  .shared_bytes = 62652,
 };
+
+__device__ TakenTiles taken_tiles;
 
 struct Epilogue {
   bf16 *activated_by_expert_bf16;
@@ -92,7 +94,7 @@ k_gemm_60bd36401b767778_bf0a0ad1(
       Tx2,
       memory,
       HopperMaps{ &normed_by_expert_bf16_map, { &ffn_experts_gate_up_w_map }, nullptr },
-      experts_starts,
+      SharedTiles{ experts_starts, &taken_tiles },
       NoPrologue{},
       NoFinish{},
       Epilogue{ activated_by_expert_bf16 });

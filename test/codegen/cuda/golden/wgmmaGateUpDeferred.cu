@@ -106,7 +106,7 @@ k_gemm_687cac5d7a0e8235_2bedaae8(
       T,
       memory,
       HopperMaps{ &x_map, { &w_map }, nullptr },
-      nullptr,
+      SharedTiles{},
       Prologue{ parts },
       NoFinish{},
       Epilogue{ gated });

@@ -104,7 +104,7 @@ k_gemm_687cac5d7a0e8235_bb344f43(
       T,
       memory,
       HopperMaps{ &x_map, { &w_map }, &w_map2 },
-      nullptr,
+      SharedTiles{},
       Prologue{ parts },
       NoFinish{},
       Epilogue{ gated });

@@ -74,7 +74,7 @@ k_logprob_3ebfa1286008978c_fe71730a(
       R,
       memory,
       HopperMaps{ &x_map, { &w_map }, nullptr },
-      nullptr,
+      SharedTiles{},
       Prologue{ squares },
       NoFinish{},
       HeadEpilogue<head_config, Scale>{ Scale{}, HeadBuffers{ .target = target, .parts = parts } });

@@ -120,7 +120,7 @@ k_gemm_ec4ae1d519d6ff36_60bdd2df(
       T,
       memory,
       HopperMaps{ &x_map, { &w_map }, nullptr },
-      nullptr,
+      SharedTiles{},
       NoPrologue{},
       NoFinish{},
       Epilogue{ streamHalf, streamTail, nextTail, nextHalf, nextParts });

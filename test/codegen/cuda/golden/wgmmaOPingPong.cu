@@ -156,7 +156,7 @@ k_gemm_a4db638507e4decd_9e283424(
       T,
       memory,
       HopperMaps{ &x_map, { &w_map }, nullptr },
-      nullptr,
+      SharedTiles{},
       NoPrologue{},
       NoFinish{},
       Epilogue{ streamHalf, streamTail, nextTail, nextHalf, nextParts });

@@ -177,7 +177,7 @@ k_gemm_94f84b3b7809f195_4f77e8cb(
       T,
       memory,
       HopperMaps{ &x_map, { &w_map, &w_2_map, &w_3_map }, nullptr },
-      nullptr,
+      SharedTiles{},
       Prologue{ parts },
       NoFinish{},
       WEpilogue{ cos, sin, q },
