@@ -38,7 +38,7 @@ TW_DEVICE bool is_left(TokensLeft left, float s, int token) {
 }
 
 /* A row of logits, the factor that makes scores of them, and the largest score. */
-struct Scores {
+struct RowScores {
   const float *z;
   float heat, top;
 
@@ -133,7 +133,7 @@ template <SampleConfig config> struct Room {
  * at least 1. Leaves all where there are no more.
  */
 template <SampleConfig config>
-TW_DEVICE TokensLeft keep_first(Room<config> &room, const Scores &row, TokensLeft left, int k, float p) {
+TW_DEVICE TokensLeft keep_first(Room<config> &room, const RowScores &row, TokensLeft left, int k, float p) {
   const int self = threadIdx.x;
   room.clear();
   for (int j = self; j < config.vocab; j += config.threads) {

@@ -119,7 +119,7 @@ template <SampleConfig config> TW_DEVICE void sample(int rows, int entries, cons
   for (int j = self; j < config.vocab; j += config.threads) drawn.take_better(mul(z[j], heat), j, z[j]);
   drawn = room.best(drawn);
   if (draw.heat != 0.0f) {
-    const Scores scores = { z, heat, drawn.score };
+    const RowScores scores = { z, heat, drawn.score };
     TokensLeft left = { add(drawn.score, buffers.min_log_p[row]), LAST_TOKEN };
     const int k = buffers.top_k[row];
     const float p = buffers.top_p[row];

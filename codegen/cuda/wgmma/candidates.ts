@@ -65,8 +65,8 @@ const lowWidths = oncePer((kernel: ContractionKernel, module: KernelModule, devi
 
 /**
  * Tiles of rows of experts that have one such tile or less each, 128 columns wide: they wait for memory, and blocks
- * take them one by one. 64 texts of DeepSeek V2 Lite's gates and ups take 174 µs on an H200, by tiles of 256 columns 177;
- * downs 90 and 92.5.
+ * take them one by one. 64 texts of DeepSeek V2 Lite's gates and ups take 174 µs on an H200, by tiles of 256 columns
+ * 177; downs 90 and 92.5.
  */
 const EXPERTS = { ...base, mode: 'pingpong', tm: 64, tn: 128, cluster: 1, raster: 1 } as const;
 const EXPERT_STAGES = 9;

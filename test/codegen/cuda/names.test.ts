@@ -20,6 +20,20 @@ it('keeps the names of the functions that programs call', () => {
   for (const name of new Set(functions)) expect(plainName(name)).not.toBe(name);
 });
 
+it('gives types of headers names of their own: kernels of a whole step are one program where they are emulated', () => {
+  const cuda = new URL('../../../codegen/cuda/', import.meta.url);
+  const headers = readdirSync(cuda, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.cuh'));
+  const types = headers.flatMap((file) =>
+    [
+      ...readFileSync(new URL(file, cuda), 'utf8').matchAll(
+        /^(?:template <.*> )?(?:(?:struct|enum class) (?:alignas\(\d+\) )?(\w+)\b(?!<)[^;\n]*\{|using (\w+) =)/gm,
+      ),
+    ].map(([, type, alias]) => (type ?? alias)!),
+  );
+  expect(types).toEqual(expect.arrayContaining(['Scores', 'RowScores', 'Barrier', 'TensorMap', 'HopperMode']));
+  expect(types.filter((type, i) => types.indexOf(type) !== i)).toEqual([]);
+});
+
 it('gives each value a name of its own, apart from parameters', () => {
   const names = new ValueNames(plainNames(['layers_3_h', 'gated']));
   expect(names.take('gated')).toBe('gated_value');
