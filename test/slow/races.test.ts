@@ -9,6 +9,7 @@ import type { CudaGemmSchedule } from '../../ir/cuda.js';
 import { scoringBucket } from '../../ir/scoring.js';
 import { adapterCase, emulateAdapters } from '../codegen/cuda/adapterCases.js';
 import { emulateLayerGemm } from '../codegen/cuda/emulateLayerGemm.js';
+import { emulateExperts, wgmma as ofExperts } from '../codegen/cuda/expertCases.js';
 import { layerGemm, type LayerGemm } from '../codegen/cuda/wgmmaKernels.js';
 import { takeRaces } from '../support/cudaWarp/compile.js';
 import { changed, racesOfBroken, reason, type Change } from './raceSearch.js';
@@ -255,5 +256,31 @@ describe.skipIf(reason !== undefined)('other contractions by tensor cores', () =
       emulateLayerGemm(each, 150, hopper('cooperative', 1), { mutate: (source) => changed(source, [[LAST, '']]) }),
     ).toThrow(/wait for each other/);
     takeRaces();
+  });
+});
+
+describe.skipIf(reason !== undefined)('products of experts, whose blocks take tiles', () => {
+  const [schedule, multiprocessors] = [ofExperts('pingpong', 64, 64, 2), 2];
+  const broken = (...changes: readonly Change[]): string =>
+    racesOfBroken(changes, (mutate) => {
+      const inProduct = (source: string): string => (source.includes('hopper_gemm') ? mutate(source) : `${source}\n`);
+      emulateExperts(schedule, { multiprocessors, mutate: inProduct });
+    });
+
+  it('have no race', () => {
+    for (const backwards of [false, true]) {
+      emulateExperts(schedule, { multiprocessors, backwards });
+      expect(takeRaces()).toEqual([]);
+    }
+  });
+
+  it('are reported where they have room for one number', () => {
+    expect(broken(['turns = tile_turns(stages);', 'turns = 1;'])).toMatch(
+      /a write of .* a read of|a read of .* a write/,
+    );
+  });
+
+  it('are reported when they forget to wait for a number', () => {
+    expect(broken(['there(n).wait(n / turns & 1);', ''])).toMatch(/a write of .* a read of|a read of .* a write/);
   });
 });

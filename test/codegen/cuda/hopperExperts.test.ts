@@ -2,87 +2,24 @@
  * Products of experts by warpgroup products, over fibres: row tiles begin where an expert's rows do. Beside kernel IR,
  * and equal to the bit in all schedules.
  */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { emitCudaKernel, isLegalCuda } from '../../../codegen/cuda/index.js';
-import { compileModel } from '../../../driver/compile/compile.js';
-import { cuda } from '../../../driver/targets/cuda.js';
-import { cudaDevice, TYPICAL_FACTS } from '../../../driver/targets/cudaDevice.js';
-import type { CudaGemmSchedule, CudaSchedule } from '../../../ir/cuda.js';
+import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { Kernel, RouteKernel } from '../../../ir/kernel.js';
 import { interpretKernel } from '../../../ir/kernelInterpreter.js';
-import { scoreOf } from '../../../ir/plan.js';
-import { describeRandomCheckpoint } from '../../../models/randomCheckpoint.js';
 import { casesHere, thorough } from '../../support/thorough.js';
-import { randomSource } from '../harness.js';
 import { besideCuts } from './besideCuts.js';
-import { emulateModule } from './emulate.js';
+import { BATCH, emulateExperts, FACTS, GROUPED, PLAN, TENSORS, wgmma } from './expertCases.js';
 import { expectGolden } from './golden.js';
-import { randomBatch, randomTensors } from './randomModel.js';
 
-const folder = mkdtempSync(join(tmpdir(), 'tilewright-experts-'));
-afterAll(() => rmSync(folder, { recursive: true }));
-const VOCABULARY = 600;
-writeFileSync(
-  join(folder, 'config.json'),
-  JSON.stringify({
-    architectures: ['MixtralForCausalLM'],
-    model_type: 'mixtral',
-    torch_dtype: 'bfloat16',
-    hidden_size: 80,
-    intermediate_size: 72,
-    num_hidden_layers: 2,
-    num_attention_heads: 2,
-    num_key_value_heads: 1,
-    head_dim: 32,
-    num_local_experts: 5,
-    num_experts_per_tok: 2,
-    vocab_size: VOCABULARY,
-    max_position_embeddings: 512,
-    rms_norm_eps: 1e-5,
-    tie_word_embeddings: true,
-  }),
-);
-const FACTS = TYPICAL_FACTS.sm_90a;
-const PLAN = scoreOf(
-  compileModel(describeRandomCheckpoint(folder, 1), cuda, cudaDevice(TYPICAL_FACTS.sm_80, 'bf16'), { batchTokens: 512 })
-    .plan,
-);
-const BATCH = randomBatch({ T: 150, R: 20 }, VOCABULARY, 4);
-const TENSORS = randomTensors(PLAN, randomSource(3));
-const GROUPED = PLAN.kernels
-  .filter((kernel) => kernel.anchor === 'gemm')
-  .filter(({ experts }) => experts !== undefined);
 const RESULTS = GROUPED.flatMap(({ segments }) =>
   segments.flatMap(({ outputs }) => outputs.map(({ buffer }) => buffer)),
 );
 
-const wgmma = (mode: CudaGemmSchedule['mode'], tm: number, tn: number, stages: number): CudaGemmSchedule => ({
-  kind: 'gemm',
-  skeleton: 'wgmma',
-  tm,
-  tn,
-  tk: 64,
-  stages,
-  cluster: 1,
-  raster: 2,
-  mode,
-});
-
 const known = new Map<CudaGemmSchedule, ReadonlyMap<string, Float64Array>>();
 
-/** Values of all buffers where the products of experts have `schedule`, the other kernels their defaults. */
 function valuesOf(schedule: CudaGemmSchedule, options: { multiprocessors?: number; backwards?: boolean }) {
-  const schedules = PLAN.kernels.map((kernel, i): CudaSchedule => {
-    if (!GROUPED.some((each) => each === kernel)) return PLAN.schedules[0]![PLAN.launches[i]!.signature]!;
-    expect(isLegalCuda(kernel, PLAN, schedule, FACTS)).toBe(true);
-    return schedule;
-  });
-  const values =
-    known.get(schedule) ??
-    emulateModule(PLAN, { ...BATCH, tensors: TENSORS, schedules, tokensCapacity: 512, ...options }).values;
+  const values = known.get(schedule) ?? emulateExperts(schedule, options);
   known.set(schedule, values);
   return values;
 }
