@@ -4,6 +4,7 @@ import type { Scheduling } from '../codegen/scheduling.js';
 import { EXTENT_NAME } from '../ir/extents.js';
 import type { Bucket } from '../ir/plan.js';
 import { scoringBucket } from '../ir/scoring.js';
+import { MAX_KEYS } from '../ir/stepping.js';
 import { PEAK_SOURCES } from './peaks.js';
 
 /** A schedule and its time. */
@@ -47,10 +48,8 @@ export interface Records<S> {
 /** Incremented when a record's meaning changes. Records of other versions are skipped. */
 export const DATABASE_VERSION = 1;
 
-const extent = z
-  .int()
-  .min(1)
-  .max(1 << 20);
+/** Steps have the most: entries of the list of keys. */
+const extent = z.int().min(1).max(MAX_KEYS);
 /** A name reported by a machine or a tool. */
 export const recordText = z.string().min(1).max(200);
 /** A digest of code, hexadecimal. */

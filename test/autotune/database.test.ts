@@ -16,9 +16,15 @@ import { CPU_RECORDS } from '../../autotune/cpu/tune.js';
 import { CUDA_RECORDS } from '../../autotune/cuda/tune.js';
 import { TuningDatabase } from '../../autotune/database.js';
 import { DATABASE_VERSION, median } from '../../autotune/records.js';
+import { compileModel } from '../../driver/compile/compile.js';
+import { cpu } from '../../driver/targets/cpu.js';
+import { cpuDevice, detectMachine } from '../../driver/targets/cpuDevice.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
-import type { Bucket, CpuSchedule } from '../../ir/plan.js';
+import { type Bucket, type CpuSchedule, linkFunction } from '../../ir/plan.js';
 import { scoringBucket } from '../../ir/scoring.js';
+import { MAX_KEYS } from '../../ir/stepping.js';
+import { describeRandomCheckpoint } from '../../models/randomCheckpoint.js';
+import { DEMO } from '../models/support.js';
 import { TARGET } from './fixture.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'tilewright-tuning-'));
@@ -58,6 +64,28 @@ describe('a database', () => {
     expect(database.known(KEY, BUCKET, TARGET).size).toBe(3);
     expect(database.skipped).toBe(0);
     database.close();
+  });
+
+  it('holds what was measured of steps, which list more keys than they have tokens', () => {
+    const checkpoint = describeRandomCheckpoint(DEMO, 1);
+    const { plan } = compileModel(checkpoint, cpu, cpuDevice(detectMachine(), 'auto'), {
+      cacheTokens: 4096,
+      batchTokens: 128,
+    });
+    const { buckets } = linkFunction(plan, 'step');
+    expect(Math.max(...buckets.map(({ extents }) => extents['C']!))).toBe(MAX_KEYS);
+    const path = fresh();
+    const job = { kernel: 'mix', count: 1, signature: KEY, schedule: gemm(28), flops: 1, bytes: 1, estimateSeconds: 1 };
+    const database = TuningDatabase.open(path, CPU_RECORDS);
+    for (const bucket of buckets) {
+      database.describe({ key: KEY, bucket, target: TARGET, job });
+      database.append({ key: KEY, bucket, target: TARGET, schedule: gemm(28), seconds: [1] });
+    }
+    database.close();
+    const again = TuningDatabase.open(path, CPU_RECORDS);
+    expect(again.skipped).toBe(0);
+    for (const bucket of buckets) expect(again.best(KEY, bucket, TARGET)?.seconds).toBe(1);
+    again.close();
   });
 
   it('answers only for the kernel, bucket and target that were measured', () => {
