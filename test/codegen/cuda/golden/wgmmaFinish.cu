@@ -165,7 +165,7 @@ k_gemm_4de7b49b518107ca_179cf89f(
       T,
       memory,
       HopperMaps{ &x_map, { &w_map }, nullptr },
-      nullptr,
+      SharedTiles{},
       NoPrologue{},
       Finish{ T, y, parts, h, norm, next, next_tail, next_parts },
       Epilogue{ y, parts });
