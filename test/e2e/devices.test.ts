@@ -158,8 +158,10 @@ describe.skipIf(!isBuilt)('several devices', () => {
       traceEvents.flatMap((event) => (event.cat === 'startup' && event.pid === pid ? [event.name] : []));
     expect(phases(4)).toEqual(expect.arrayContaining(['open', 'compile', 'tokenize', 'first micro-batch']));
     // Devices get the plan from the command.
-    for (const pid of [1, 2]) expect(phases(pid)).toEqual(expect.arrayContaining(['open', 'kernels', 'weights']));
-    for (const pid of [1, 2]) expect(phases(pid)).not.toContain('compile');
+    for (const pid of [1, 2]) {
+      expect(phases(pid)).toEqual(expect.arrayContaining(['open', 'kernels', 'weights']));
+      expect(phases(pid)).not.toContain('compile');
+    }
     expect(phases(1).some((name) => name.startsWith('read and pack '))).toBe(true);
     expect(facts.kernels).toHaveLength(new Set(kernels.map(({ name }) => name)).size);
     expect(Math.max(...facts.memory.buffers.map(({ offset, bytes }) => offset + bytes))).toBeLessThanOrEqual(

@@ -44,6 +44,7 @@ const MAX_MMA_HEAD = 256;
 const CLUSTERS: readonly ClusterSize[] = CLUSTER_SIZES.filter((size) => size > 1);
 /** Whether a device runs larger ones depends on how its multiprocessors lie: nobody tries them unasked. */
 const PORTABLE_CLUSTERS = CLUSTERS.filter((size) => size <= 8);
+
 /** Query counts of a block, the most promising first. */
 const QUERIES = { simt: [16, 8, 32, 4], mma: [64, 128, 32, 16] } as const;
 /** Under a path mask, mma counts queries, not rows of the tile. */

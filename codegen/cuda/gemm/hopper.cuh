@@ -4,7 +4,7 @@
  * of them is the unit's: functors of segments (gemm/hopperEpilogue.cuh).
  *
  * Blocks stay: those of cluster c take tiles c, c + clusters, … of the output (HopperBlock, gemm/hopperTiles.cuh). Of
- * experts' rows they take tiles that nobody has taken (experts/turns.cuh).
+ * experts' rows they take tiles that nobody has taken (experts/takenTiles.cuh).
  *
  * Roles. Warpgroup 0 has few registers. Its thread 0 is the producer: it fills the ring of stages by TMA; a cluster's
  * blocks each load a part of the tile of weights for both. Its warps 1 to 3 are idle: they compute what epilogues read
@@ -311,6 +311,7 @@ TW_DEVICE void consume(const HopperBlock<config> &block, const int *slots, int f
   int sequence = is_ping_pong ? warpgroup - 1 : 0, own_tile = -1;
   int tile = is_ping_pong ? first + sequence * block.clusters() : first;
   unsigned at = 0;
+  /* Whether the block has tile `sequence`; of those that it takes, which one that is. */
   const auto is_tile = [&] {
     if constexpr (config.takes_tiles()) return (tile = block.turns()[sequence]) >= 0;
     else return tile < block.whole_tiles();

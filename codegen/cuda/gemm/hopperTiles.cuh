@@ -4,7 +4,7 @@
  */
 #pragma once
 #include "adapter/shrinkFirst.cuh"
-#include "experts/turns.cuh"
+#include "experts/takenTiles.cuh"
 #include "gemm/handoff.cuh"
 #include "lib/barrier.cuh"
 #include "lib/cluster.cuh"

@@ -274,7 +274,7 @@ const LONG_EPILOGUE = 8192;
  * Bytes of a tile's weights from which on two blocks share their rows: 64 rows of 8B's down, 14,336 deep, take 38.0
  * instead of 41.8 µs on an H200; of o, 4,096 deep, 13.8 instead of 13.1, because the two begin and end together.
  */
-const SHARED_BYTES = 512 << 10;
+const PAIRED_BYTES = 512 << 10;
 
 export interface SkinnyDevice {
   readonly arch: CudaArch;
@@ -313,7 +313,7 @@ export function defaultSkinnySchedule(
   const isWholeMemory = isOnHopper && !isLong && tilesOf(one[0]!) <= multiprocessors;
   // A pair loads its rows once, which pays where they are at least twice the bytes of a tile's weights, and these many.
   const sharesRows = (tn: number): boolean =>
-    isWholeMemory && tm >= 2 * tn && (tn * kernel.k * SLAB_BYTES) / slab >= SHARED_BYTES && tilesOf(tn) % 2 === 0;
+    isWholeMemory && tm >= 2 * tn && (tn * kernel.k * SLAB_BYTES) / slab >= PAIRED_BYTES && tilesOf(tn) % 2 === 0;
   const columns = isOnHopper && isLong && !isLogProb ? within(2 * multiprocessors) : one;
   const parted = isOnHopper && kernel.anchor === 'gemm' ? partsOfGroups(kernel, one[0]!, multiprocessors) : undefined;
   /** The first tile that fits, of widths and depths in their order. */

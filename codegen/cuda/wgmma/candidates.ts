@@ -85,8 +85,8 @@ function lowTiles(
 ): CudaGemmSchedule | undefined {
   const isHead = kernel.anchor === 'logprob';
   const experts = expertsOf(kernel);
-  if (experts !== undefined && rows > MAX_LOW_ROWS && rows <= experts.count * EXPERTS.tm)
-    return deepest(kernel, module, device, EXPERTS, EXPERT_STAGES);
+  const ofExperts = (): CudaGemmSchedule | undefined => deepest(kernel, module, device, EXPERTS, EXPERT_STAGES);
+  if (experts !== undefined && rows > MAX_LOW_ROWS && rows <= experts.count * EXPERTS.tm) return ofExperts();
   if (rows > (isHead ? MAX_LOW_HEAD_ROWS : MAX_LOW_ROWS)) return undefined;
   const inOneWave = (tn: number): boolean =>
     columnTiles(segmentsOf(kernel), tn).total * rowTiles(kernel, LOW, rows) <= ONE_WAVE * device.multiprocessors;
@@ -94,8 +94,7 @@ function lowTiles(
   const isFull = (each: CudaGemmSchedule): boolean =>
     each.tn >= WIDE && (isHead || waveEfficiency(kernel, each, device.multiprocessors, rows) >= FULL_WAVES);
   const one = schedules.find(({ tn }) => inOneWave(tn));
-  if (one !== undefined) return one;
-  return experts === undefined ? schedules.findLast(isFull) : deepest(kernel, module, device, EXPERTS, EXPERT_STAGES);
+  return one ?? (experts === undefined ? schedules.findLast(isFull) : ofExperts());
 }
 
 /** Legal schedules to measure at `rows` rows, the most promising first. Empty if wgmma cannot run the kernel. */

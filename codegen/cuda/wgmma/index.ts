@@ -6,7 +6,7 @@ import { adapterOf, expertsOf } from '../text/contraction.js';
 import { type CudaOperands, type EmittedCuda, kernelHead, mapNames } from '../text/operands.js';
 import { aboutKernel, callText, unitText } from '../text/unit.js';
 import { wgmmaContext, type WgmmaContext } from './config.js';
-import { sharedTiles, TAKEN } from '../text/takenTiles.js';
+import { sharedTiles, TAKEN } from './takenTiles.js';
 import { finishFunctor, hopperPrologue, hopperSegment } from './functors.js';
 import { blockThreads } from './instruction.js';
 import { maxColumnTiles } from './layout.js';

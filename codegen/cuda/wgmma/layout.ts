@@ -4,7 +4,7 @@ import type { Segment } from '../../../ir/kernel.js';
 import { roundUp } from '../../../ir/types.js';
 import { oncePer } from '../../../ir/oncePer.js';
 import { physicalColumns } from '../../operands.js';
-import { takenBytes } from '../text/takenTiles.js';
+import { takenBytes } from './takenTiles.js';
 import { CONSUMER_WARPS, CONSUMERS, WGMMA_ROWS } from './instruction.js';
 
 const ALIGNMENT = 1024;
@@ -55,7 +55,7 @@ export interface WgmmaLayout {
 
 /**
  * Bytes of the tables of row tiles and first rows of so many experts, and of their ends; and of the tiles that a block
- * takes (experts/turns.cuh).
+ * takes (experts/takenTiles.cuh).
  */
 const expertTables = (experts: number, stages: number): number => 2 * 4 * (experts + 1) + takenBytes(stages);
 

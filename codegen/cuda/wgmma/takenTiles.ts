@@ -1,6 +1,6 @@
-/** Rows of experts whose tiles blocks take when they have time for them: experts/turns.cuh. */
+/** Rows of experts whose tiles blocks take when they have time for them: experts/takenTiles.cuh. */
 import type { GemmKernel } from '../../../ir/kernel.js';
-import type { CudaOperands } from './operands.js';
+import type { CudaOperands } from '../text/operands.js';
 
 /** Bytes of shared memory for a block's tiles, beside a ring of `stages`: a barrier and a number for each. */
 export const takenBytes = (stages: number): number => (stages + 2) * (8 + 4);
