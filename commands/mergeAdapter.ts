@@ -13,7 +13,7 @@ import { type Checkpoint, openCheckpoint } from '../models/checkpoint.js';
 import { readConfig, textTensor } from '../models/config.js';
 import { besideWeights } from '../models/contents.js';
 import type { Json } from '../models/model/model.js';
-import { type TensorPart, type WeightEntry, weightFormat } from '../models/model/tensors.js';
+import { type TensorPart, type TurnedPart, type WeightEntry, weightFormat } from '../models/model/tensors.js';
 import { layOut } from '../models/weights/safetensors.js';
 import { findGgufModel, readWeightFiles } from '../models/weights/weightFiles.js';
 import { at } from '../system/at.js';
@@ -58,18 +58,10 @@ function openMergeable(path: string): Checkpoint {
 /** Rows of a stored tensor that a part has, from row `row` of the part on, as a place in the tensor's elements. */
 type Put = (values: Float64Array, row: number, place: (element: number, from: Float64Array) => void) => void;
 
-function putOf(part: TensorPart, columns: number, stored: number): Put {
-  if ('width' in part || 'element' in part)
-    throw new Error(`${part.name}: columns of a matrix are none of a published model`);
-  if ('columns' in part)
-    return (values, row, place) => {
-      const count = values.length / columns;
-      for (let column = 0; column < columns; column++)
-        place(
-          (part.first + column) * stored + part.from + row,
-          Float64Array.from({ length: count }, (_, i) => values[i * columns + column]!),
-        );
-    };
+const isTurnedPart = (part: TensorPart): part is TurnedPart => 'columns' in part;
+
+function putOf(part: TensorPart, columns: number): Put {
+  if (!('stride' in part)) throw new Error(`${part.name}: columns of a matrix are none of a published model`);
   return (values, row, place) => {
     const count = values.length / columns;
     for (let i = 0; i < count;) {
@@ -175,25 +167,40 @@ function writeTensor(
 ): void {
   const { encode, bytes } = FORMATS[weightFormat(place.dtype)!];
   const stored = place.shape.length === 1 ? 1 : at(place.shape, place.shape.length - 1);
-  for (const part of parts) {
-    const tied = checkpoint.model.tied;
-    const from =
-      tied !== undefined && part.name === tied.head && !checkpoint.tensors.has(part.name) ? tied.embedding : part.name;
-    const change = changes.get(part.name) ?? {
-      tensor: part.name,
-      shape: checkpoint.tensors.get(from)!.shape,
-      from,
-      begins: [],
-    };
+  const write = (element: number, values: Float64Array): void =>
+    folder.write({ offset: place.offset + bytes(1, element) }, encode(values));
+  const { tied } = checkpoint.model;
+  const valuesOf = ({ name }: TensorPart) => {
+    const isTied = tied !== undefined && name === tied.head && !checkpoint.tensors.has(name);
+    const from = isTied ? tied.embedding : name;
+    const shape = checkpoint.tensors.get(from)?.shape ?? [];
+    const change = changes.get(name) ?? { tensor: name, shape, from, begins: [] };
     const source = change.from === undefined ? undefined : checkpoint.tensors.get(change.from);
     const [rows, columns] = [at(change.shape, 0), change.shape[1] ?? 1];
-    const read = changedRows(change, source && rowsOf(source));
-    const put = putOf(part, columns, stored);
-    const step = stepOf(columns);
-    for (let first = 0; first < rows; first += step)
-      put(read(first, Math.min(step, rows - first)), first, (element, values) =>
-        folder.write({ offset: place.offset + bytes(1, element) }, encode(values)),
-      );
+    return { rows, columns, step: stepOf(columns), read: changedRows(change, source && rowsOf(source)) };
+  };
+  for (const part of parts) {
+    if (isTurnedPart(part)) continue;
+    const { rows, columns, step, read } = valuesOf(part);
+    const put = putOf(part, columns);
+    for (let first = 0; first < rows; first += step) put(read(first, Math.min(step, rows - first)), first, write);
+  }
+  // Columns of several matrices may take turns in the same rows of the file, which are written together.
+  const turned = parts.filter(isTurnedPart);
+  for (const first of new Set(turned.map((part) => part.first))) {
+    const own = turned.filter((part) => part.first === first);
+    const lines = new Float64Array(at(own, 0).columns * stored);
+    for (const part of own) {
+      const { rows, columns, step, read } = valuesOf(part);
+      for (let row = 0; row < rows; row += step) {
+        const count = Math.min(step, rows - row);
+        const values = read(row, count);
+        for (let i = 0; i < count; i++)
+          for (let column = 0; column < columns; column++)
+            lines[column * stored + part.from + (row + i) * (part.step ?? 1)] = values[i * columns + column]!;
+      }
+    }
+    write(first * stored, lines);
   }
 }
 

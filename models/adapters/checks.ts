@@ -34,7 +34,7 @@ function isSaved(path: string, names: readonly string[]): boolean {
 /** Throws UserError where a module's tensors are not those that the configuration says. */
 export function checkParts(
   fail: Fail,
-  { config, targets }: Resolution,
+  { config, targets, model }: Resolution,
   { module, path, wrappers }: Owned,
   saved: readonly string[],
 ): void {
@@ -43,16 +43,18 @@ export function checkParts(
   const isTarget = targets.has(path) || targets.hasParameter(`${path}.weight`);
   const isWhole = isSaved(path, saved);
   const isEnd = module.kind === 'embedding' || module.kind === 'head';
+  const isTable = module.kind === 'embedding' || module.kind === 'positions';
+  const isTiedHead = config.keepsTie && module.kind === 'head' && model.tied !== undefined;
   const isProduct = parts.has('A') || parts.has('embeddingA');
   const problemOf = (part: Part): string | undefined => {
     switch (part) {
       case 'A':
       case 'B':
-        if (module.kind === 'norm' || module.kind === 'embedding') return 'its module has no such product';
-        return isTarget ? undefined : 'the config does not target its module';
+        if (module.kind === 'norm' || isTable) return 'its module has no such product';
+        return isTarget || isTiedHead ? undefined : 'the config does not target its module';
       case 'embeddingA':
       case 'embeddingB':
-        if (module.kind !== 'embedding') return 'its module is no embedding';
+        if (!isTable) return 'its module is no embedding';
         return isTarget ? undefined : 'the config does not target its module';
       case 'productBias':
         return config.hasProductBiases ? undefined : 'lora_bias is not set';
@@ -105,7 +107,7 @@ export function requireAll(of: Resolution, saved: readonly string[]): void {
       kind === 'experts'
         ? EXPERT_PARAMETERS.filter((name) => targets.hasParameter(`${path}.${name}`)).length > 0
         : kind !== 'norm' && targets.has(path);
-    const isWide = config.targets === 'all linear' && (kind === 'head' || kind === 'embedding');
+    const isWide = config.targets === 'all linear' && (kind === 'head' || kind === 'embedding' || kind === 'positions');
     for (const name of parameters.keys())
       if (kind !== 'experts' && targets.hasParameter(`${path}.${name}`) && !has && !isTwice)
         lacks(path, 'target_parameters name');

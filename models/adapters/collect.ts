@@ -5,7 +5,7 @@ import { textTensor } from '../config.js';
 import type { Model } from '../model/model.js';
 import { ADAPTER_HINT } from './config.js';
 import type { AdapterFile, AdapterTensor, Part } from './files.js';
-import type { BaseModule } from './modules.js';
+import { type BaseModule, type Ends, endsOf } from './modules.js';
 
 /** What an adapter has of a module. */
 export interface Owned {
@@ -18,10 +18,13 @@ export interface Owned {
 
 const INNER = /\.base_layer$/;
 
-/** What a model's path may be in a file: of a model without a head, or below a language model's own name. */
-function pathsOf(path: string): readonly string[] {
+/**
+ * What a model's path may be in a file: of a model without a head, or below a language model's own name. transformers 5
+ * has one name for all heads.
+ */
+function pathsOf(path: string, { head }: Ends): readonly string[] {
   const text = textTensor(`${path}.weight`)?.replace(/\.weight$/, '');
-  return [path, `model.${path}`, ...(text === undefined ? [] : [text])];
+  return [path, `model.${path}`, ...(text === undefined ? [] : [text]), ...(path === 'lm_head' ? [head] : [])];
 }
 
 export interface Collected {
@@ -40,13 +43,14 @@ export function collect(
   model: Model,
 ): Collected {
   const owned = new Map<string, { module: BaseModule; path: string; wrappers: Map<Part, AdapterTensor>[] }>();
+  const ends = endsOf(model);
   let beside = 0;
   let renamed: readonly [from: string, to: string] = ['', ''];
   for (const tensor of tensors) {
     let raw = tensor.path;
     let depth = 0;
     for (; INNER.test(raw); depth++) raw = raw.replace(INNER, '');
-    const module = pathsOf(raw)
+    const module = pathsOf(raw, ends)
       .map((path) => modules.get(path))
       .find((found) => found !== undefined);
     if (module === undefined) {
@@ -67,7 +71,10 @@ export function collect(
     if (raw !== module.path && /\.\d+\./.test(raw)) renamed = prefixesOf(module.path, raw);
   }
   const [from, to] = renamed;
-  return { owned, beside, nameOf: (path) => (path.startsWith(from) ? to + path.slice(from.length) : path) };
+  const head = owned.get(ends.head)?.path ?? ends.head;
+  const nameOf = (path: string): string =>
+    path === ends.head ? head : path.startsWith(from) ? to + path.slice(from.length) : path;
+  return { owned, beside, nameOf };
 }
 
 /** The beginnings in which two paths of one module differ. */

@@ -43,7 +43,8 @@ export interface AdapterConfig {
   /** Rows of the embedding, or of the named modules, that are the adapter's. */
   readonly tokens: readonly (readonly [module: string | undefined, ids: readonly number[]])[];
   readonly keepsTie: boolean;
-  readonly warnings: readonly string[];
+  /** Whether it says that matrices of layers are stored as [in, out]. */
+  readonly isTurned: boolean;
 }
 
 const CONFIG_BYTES = 8 << 20;
@@ -257,9 +258,7 @@ export function parseAdapterConfig(json: Json, where: string): AdapterConfig {
     hasMagnitudes: keys.flag('use_dora'),
     tokens: tokensIn(keys),
     keepsTie: keys.flag('ensure_weight_tying'),
-    warnings: keys.flag('fan_in_fan_out')
-      ? [`${where}: fan_in_fan_out is true, but this model's matrices are [out, in]: it is ignored, as PEFT does`]
-      : [],
+    isTurned: keys.flag('fan_in_fan_out'),
   };
   requireKnown(keys);
   if (config.hasMagnitudes && config.hasProductBiases) keys.fail('use_dora and lora_bias do not go together');

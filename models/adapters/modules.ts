@@ -10,7 +10,7 @@ import type { Checkpoint } from '../checkpoint.js';
 import { describeModel, readConfig } from '../config.js';
 import { classOf } from '../families/registry.js';
 import type { Model } from '../model/model.js';
-import type { ExpectedTensor, ShapeOf } from '../model/tensors.js';
+import type { ExpectedTensor, ShapeOf, TensorPart, TurnedPart } from '../model/tensors.js';
 
 /** A tensor of the graph that is part of a parameter. */
 export interface Piece {
@@ -23,6 +23,8 @@ export interface Piece {
   readonly of: number;
   /** Row of the parameter that row `row` of the piece is. */
   readonly rowOf: (row: number) => number;
+  /** The graph reads it turned: rows of the parameter are columns of the tensor. */
+  readonly isTransposed?: true;
 }
 
 /** A parameter of a module: a matrix [out, in], a vector, or matrices of experts [experts, out, in]. */
@@ -31,13 +33,15 @@ export interface Parameter {
   readonly pieces: readonly Piece[];
   /** What the tensors have more than the parameter. */
   readonly added: number;
+  /** Files hold it as [in, out]. What PEFT puts beside it is as for [out, in] all the same. */
+  readonly isTurned?: true;
 }
 
 /**
- * `linear`: a matrix of a layer that rides. `router`: one that chooses experts or weighs one; `expert`: of one expert;
- * `head`: of the vocabulary or of classes.
+ * `linear`: a matrix that rides. `router`: one that chooses experts or weighs one; `expert`: of one expert; `head`: of
+ * the vocabulary or of classes; `embedding`: of tokens; `positions`: a table with a row for each position.
  */
-export type ModuleKind = 'linear' | 'router' | 'expert' | 'experts' | 'head' | 'embedding' | 'norm';
+export type ModuleKind = 'linear' | 'router' | 'expert' | 'experts' | 'head' | 'embedding' | 'positions' | 'norm';
 
 export interface BaseModule {
   readonly path: string;
@@ -48,20 +52,27 @@ export interface BaseModule {
 
 /** How a module of experts holds their matrices since transformers 5, in the order of its parameters. */
 export const EXPERT_PARAMETERS = ['gate_up_proj', 'down_proj'] as const;
-const IN_ONE = /\.mlp\.experts\.(?:gate_up_proj|down_proj)$/;
+/** Of most families, and of those that have a name of their own for the module. */
+const IN_ONE = [/\.mlp\.experts\.(?:gate_up_proj|down_proj)$/, /\.experts\.(?:gate_up_proj|down_proj)$/] as const;
 
 const PARAMETER = /^(.+)\.(weight|bias|gate_up_proj|down_proj)$/;
 
 /** Tensors that a model is made of where experts of a layer lie in one module; those of other layers are not wanted. */
-const tensorsInOne = ({ stored }: Model): readonly ExpectedTensor[] => {
-  if (stored === undefined) return [];
-  const shapeOf: ShapeOf = (name) => (IN_ONE.test(name) ? [0] : undefined);
-  return stored(shapeOf).filter(({ name, parts }) => IN_ONE.test(name) || parts?.[0]?.name.match(/\.gate\.weight$/));
-};
+function tensorsInOne({ stored }: Model): readonly ExpectedTensor[] {
+  for (const inOne of IN_ONE) {
+    const shapeOf: ShapeOf = (name) => (inOne.test(name) ? [0] : undefined);
+    const all = stored?.(shapeOf) ?? [];
+    if (all.some(({ name }) => inOne.test(name)))
+      return all.filter(({ name, parts }) => inOne.test(name) || parts?.[0]?.name.match(/\.gate\.weight$/));
+  }
+  return [];
+}
 
 const columnsOf = (shape: readonly number[]): number => (shape.length === 1 ? 1 : at(shape, shape.length - 1));
 /** Rows of a parameter, those of all experts one behind another. */
 const rowsOf = (shape: readonly number[]): number => shape.reduce((all, extent) => all * extent, 1) / columnsOf(shape);
+
+const isTurnedPart = (part: TensorPart): part is TurnedPart => 'columns' in part;
 
 function piecesOf({ shape, parts, partOf, name }: ExpectedTensor, model: Model): readonly Piece[] {
   const order = model.published?.rowOf ?? ((_: string, row: number) => row);
@@ -71,35 +82,63 @@ function piecesOf({ shape, parts, partOf, name }: ExpectedTensor, model: Model):
     ];
   const rows = rowsOf(shape);
   const own = parts ?? [{ name, first: 0, rows, stride: rows, count: 1 }];
-  // Vectors of a convolution's factors are no module's matrix.
-  return own
-    .filter((part) => !('element' in part))
-    .map((part) => {
-      if (!('stride' in part))
-        throw new UserError(`${name}: adapters of models whose matrices are stored as [in, out] are not supported`);
-      const { name: tensor, first, rows: block, stride, count } = part;
+  const isTurned = own.every(isTurnedPart);
+  return own.flatMap((part): Piece[] => {
+    // Vectors of a convolution's factors are no module's matrix.
+    if ('element' in part || 'width' in part) return [];
+    const { name: tensor, first } = part;
+    if (!isTurnedPart(part)) {
+      const { rows: block, stride, count } = part;
       const rowOf = (row: number): number => {
         const there = order(tensor, row);
         return first + Math.floor(there / block) * stride + (there % block);
       };
-      return { tensor, rows: block * count, first: 0, of: block * count, rowOf };
-    });
+      return [{ tensor, rows: block * count, first: 0, of: block * count, rowOf }];
+    }
+    // Of a matrix [out, in], the tensor has its rows from `first` on as columns.
+    if (!isTurned)
+      return [{ tensor, rows: part.columns, first: 0, of: part.rows, rowOf: (row) => first + row, isTransposed: true }];
+    // Of [in, out], a row of the tensor is a column; matrices of experts lie behind one another.
+    const before = (first / part.columns) * columnsOf(shape);
+    const rowOf = (row: number): number => before + part.from + order(tensor, row) * (part.step ?? 1);
+    return [{ tensor, rows: part.rows, first: 0, of: part.rows, rowOf }];
+  });
 }
 
-/** Whether some of a matrix is read turned, and some as it is: no product has its rows, and no adapter rides there. */
-const isPartlyTurned = ({ parts = [] }: ExpectedTensor): boolean =>
-  parts.some((part) => 'columns' in part) && parts.some((part) => 'stride' in part);
+/** A parameter that is held as [in, out], as [out, in]. */
+function parameterOf(tensor: ExpectedTensor, model: Model, added: number): Parameter {
+  const pieces = piecesOf(tensor, model);
+  if (tensor.parts?.every(isTurnedPart) !== true) return { shape: tensor.shape, pieces, added };
+  const { shape } = tensor;
+  return { shape: [...shape.slice(0, -2), shape.at(-1)!, shape.at(-2)!], pieces, added, isTurned: true };
+}
 
-function kindOf(path: string, parameter: string, { role, shape }: ExpectedTensor, model: Model): ModuleKind {
-  const heads = model.config.head?.layers.map(({ module }) => module) ?? [];
-  if (heads.includes(path)) return 'head';
+const POSITIONS = /(?:^|\.)(?:wpe|embed_positions)$/;
+
+function kindOf(path: string, parameter: string, { role }: ExpectedTensor, { config }: Model, ends: Ends): ModuleKind {
+  if (config.head?.layers.some(({ module }) => module === path) === true || path === ends.head) return 'head';
+  if (path === ends.embedding) return 'embedding';
   if (parameter !== 'weight' && parameter !== 'bias') return 'experts';
   if (role === 'norm') return 'norm';
   if (/\.experts\.\d+\.\w+$/.test(path)) return 'expert';
   if (/\.(?:gate|shared_expert_gate)$/.test(path)) return 'router';
-  if (/\.\d+\./.test(path)) return 'linear';
-  return shape.length === 2 && path === model.tensors[0]?.name.replace(/\.weight$/, '') ? 'embedding' : 'head';
+  return POSITIONS.test(path) ? 'positions' : 'linear';
 }
+
+/** Paths of the modules at both ends of a model. */
+export interface Ends {
+  readonly embedding: string;
+  readonly head: string;
+}
+
+/** Ends of a model: its first matrix is the embedding's, and its last the head's where that is not the embedding. */
+export function endsOf({ published, tensors, tied }: Model): Ends {
+  const all = published?.tensors ?? tensors;
+  const head = tied === undefined ? all.findLast(({ role }) => role === 'matrix')!.name : hubHead(tied.head);
+  return { embedding: modulePath(all[0]!.name), head: modulePath(head) };
+}
+
+const modulePath = (tensor: string): string => tensor.replace(/\.weight$/, '');
 
 /**
  * All modules of a model, by path. Mixtures of experts have them under the names of both transformers 4 and 5. A tied
@@ -110,23 +149,22 @@ export function modulesOf(model: Model): ReadonlyMap<string, BaseModule> {
   const published = model.published?.tensors ?? model.tensors;
   const embedding = published[0]!;
   const tied = model.tied;
-  const headName = tied === undefined ? undefined : hubHead(tied.head);
-  const add = (tensor: ExpectedTensor, kind?: ModuleKind): void => {
+  const ends = endsOf(model);
+  const add = (tensor: ExpectedTensor): void => {
     const [, path, parameter] = PARAMETER.exec(tensor.name) ?? [];
-    if (path === undefined || parameter === undefined || isPartlyTurned(tensor)) return;
+    if (path === undefined || parameter === undefined) return;
     const module = modules.get(path) ?? {
       path,
-      kind: kind ?? kindOf(path, parameter, tensor, model),
+      kind: kindOf(path, parameter, tensor, model, ends),
       parameters: new Map(),
     };
     const added = tensor.role === 'norm' && parameter === 'weight' ? (model.published?.addedToNorms ?? 0) : 0;
-    module.parameters.set(parameter, { shape: tensor.shape, pieces: piecesOf(tensor, model), added });
+    module.parameters.set(parameter, parameterOf(tensor, model, added));
     modules.set(path, module);
   };
-  for (const tensor of published) add(tensor, tensor === embedding ? 'embedding' : undefined);
+  for (const tensor of published) add(tensor);
   for (const tensor of tensorsInOne(model)) add(tensor);
-  if (tied !== undefined && headName !== undefined)
-    add({ ...embedding, name: headName, parts: [wholeOf(tied.head, embedding.shape)] }, 'head');
+  if (tied !== undefined) add({ ...embedding, name: hubHead(tied.head), parts: [wholeOf(tied.head, embedding.shape)] });
   return modules;
 }
 

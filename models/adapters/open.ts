@@ -88,7 +88,13 @@ export function openAdapter(dir: string, checkpoint: Checkpoint): ResolvedAdapte
   const resolved = resolveModules({ config, file, targets, model, modules, collected });
   const hash = hashOf(file, collected.owned, resolved.scales, config);
   const ranks = [...resolved.products.values()].map(({ rank }) => rank);
-  const notes = [...config.warnings];
+  const isAsTold = [...collected.owned.values()].some(({ module }) => module.parameters.get('weight')?.isTurned);
+  const notes =
+    config.isTurned && !isAsTold
+      ? [
+          `${config.where}: fan_in_fan_out is true, but this model's matrices are [out, in]: it is ignored, as PEFT does`,
+        ]
+      : [];
   if (collected.beside > 0)
     notes.push(`${path}: ${collected.beside} tensors are of modules beside the language model, and are not used`);
   return {

@@ -9,7 +9,7 @@ import { checkParts, CLASS_HEADS, requireAll, type Resolution } from './checks.j
 import type { Owned } from './collect.js';
 import { ADAPTER_HINT } from './config.js';
 import type { AdapterTensor, Part } from './files.js';
-import { EXPERT_PARAMETERS, modulesOf, type Parameter, type Piece } from './modules.js';
+import { endsOf, EXPERT_PARAMETERS, modulesOf, type Parameter, type Piece } from './modules.js';
 
 export interface Resolved {
   readonly model: Model;
@@ -47,6 +47,17 @@ function gathered(values: Float32Array, columns: number, rows: number, rowOf: (r
     out.set(values.subarray(from, from + columns), row * columns);
   }
   return out;
+}
+
+/** A and B of a piece: of Wᵀ, Bᵀ and Aᵀ. */
+function factorsOf(
+  a: Float32Array,
+  b: Float32Array,
+  rank: number,
+  { isTransposed }: Piece,
+): ReturnType<LowRank['read']> {
+  if (isTransposed !== true) return { a, b };
+  return { a: transposed(b, b.length / rank, rank), b: transposed(a, rank, a.length / rank) };
 }
 
 class Resolver {
@@ -101,20 +112,21 @@ class Resolver {
     this.scales.set(b, scale);
     const read = (piece: Piece): ReturnType<LowRank['read']> =>
       isEmbedding
-        ? { a: transposed(this.values(b), inputs, rank), b: transposed(this.values(a), rank, outputs) }
-        : { a: this.values(a).slice(), b: gathered(this.values(b), rank, piece.rows, piece.rowOf) };
+        ? {
+            a: transposed(this.values(b), inputs, rank),
+            b: gathered(transposed(this.values(a), rank, outputs), rank, piece.rows, piece.rowOf),
+          }
+        : factorsOf(this.values(a).slice(), gathered(this.values(b), rank, piece.rows, piece.rowOf), rank, piece);
     return { rank, scale, read };
   }
 
-  /** Products of all experts: A has the expert slowest, B fastest. */
-  private experts(parts: Parts, key: string, { shape }: Parameter): Product {
+  /** Products of all experts: A has the expert slowest, B fastest. `isTurned`: factors are those of Wᵀ. */
+  private experts(parts: Parts, key: string, { shape }: Parameter, isTurned: boolean): Product {
     const [count, outputs, inputs] = [at(shape, 0), at(shape, 1), at(shape, 2)];
     const { rank, scale } = this.of.targets.productOf(key);
     const [a, b] = [parts.get('A'), parts.get('B')];
     if (a === undefined || b === undefined || parts.size !== 2)
       this.fail([...parts.values()][0]!, 'experts have an A and a B');
-    // Before 0.19, PEFT took the last two dimensions for [in, out].
-    const isTurned = outputs !== inputs && a.shape[1] === outputs && b.shape[0] === inputs;
     this.requireShape(a, rank * count, isTurned ? outputs : inputs);
     this.requireShape(b, isTurned ? inputs : outputs, rank * count);
     this.scales.set(b, scale);
@@ -133,9 +145,22 @@ class Resolver {
   }
 
   /** Values of a tensor in the place of a parameter's piece. */
-  private newRows(tensor: AdapterTensor, { added, shape }: Parameter, { first, rows, rowOf }: Piece): NewRows {
+  private newRows(tensor: AdapterTensor, { added, shape, isTurned }: Parameter, piece: Piece): NewRows {
+    const { first, rows, rowOf, isTransposed } = piece;
     const columns = shape.length === 1 ? 1 : at(shape, shape.length - 1);
     const { file } = this.of;
+    if (isTurned === true || isTransposed === true) {
+      /** [rows, columns] of the parameter, and of the tensor. */
+      const own = (): Float32Array => {
+        const whole = this.values(tensor);
+        const all = isTurned === true ? transposed(whole, columns, at(shape, 0)) : whole;
+        const values = gathered(all, columns, rows, rowOf);
+        return isTransposed === true ? transposed(values, rows, columns) : values;
+      };
+      const width = isTransposed === true ? rows : columns;
+      const read = (from: number, count: number): Float32Array => own().subarray(from * width, (from + count) * width);
+      return { first, count: isTransposed === true ? columns : rows, read };
+    }
     return {
       first,
       count: rows,
@@ -174,16 +199,17 @@ class Resolver {
     const [rows, columns] = [at(parameter.shape, 0), columnsOf(parameter)];
     const ofColumns = parts.has('embeddingA');
     if (magnitude !== undefined) this.requireShape(magnitude, ofColumns ? columns : rows);
-    if (whole !== undefined) this.requireShape(whole, ...parameter.shape);
+    if (magnitude !== undefined && ofColumns && parameter.pieces[0]?.rows !== rows)
+      this.fail(magnitude, 'norms of columns of a table that the model reads in part are not supported');
+    if (whole !== undefined)
+      this.requireShape(whole, ...(parameter.isTurned === true ? [columns, rows] : parameter.shape));
+    // Matrices of heads, some of which the graph reads turned, have no slots.
+    const rides = module.kind === 'linear' && parameter.pieces.every(({ isTransposed }) => isTransposed !== true);
     const ids = tokens === undefined ? [] : this.tokensOf(path, tokens, rows, columns);
     for (const piece of parameter.pieces) {
       const { tensor } = piece;
       const own = product && { rank: product.rank, scale: product.scale, read: () => product.read(piece) };
-      if (
-        own !== undefined &&
-        module.kind === 'linear' &&
-        [magnitude, whole, tokens].every((each) => each === undefined)
-      ) {
+      if (own !== undefined && rides && [magnitude, whole, tokens].every((each) => each === undefined)) {
         if (this.products.has(tensor)) this.fail(parts.get('A')!, 'its matrix is changed twice');
         this.products.set(tensor, { tensor, ...own, inputs: columns, outputs: piece.rows });
         continue;
@@ -191,7 +217,12 @@ class Resolver {
       if (own === undefined && whole === undefined && tokens === undefined) continue;
       this.change([...parts.values(), begin][0]!, {
         tensor,
-        shape: parameter.shape.length === 1 ? [piece.of] : [piece.rows, columns],
+        shape:
+          parameter.shape.length === 1
+            ? [piece.of]
+            : piece.isTransposed === true
+              ? [columns, piece.rows]
+              : [piece.rows, columns],
         from: from ?? tensor,
         begins: whole === undefined ? [] : [this.newRows(whole, parameter, piece)],
         ...(own === undefined ? {} : { product: own }),
@@ -199,13 +230,32 @@ class Resolver {
           ? {}
           : {
               magnitude: {
-                of: ofColumns ? 'columns' : 'rows',
+                of: ofColumns || piece.isTransposed === true ? 'columns' : 'rows',
                 read: () =>
                   ofColumns ? this.values(magnitude) : gathered(this.values(magnitude), 1, piece.rows, piece.rowOf),
               },
             }),
         ...(tokens === undefined ? {} : { tokens: { ids, read: () => this.values(tokens) } }),
       });
+    }
+  }
+
+  /** Of a head that is kept tied, PEFT writes the embedding's product turned. Throws UserError where it is another. */
+  requireTied(embedding: Owned, { wrappers }: Owned): void {
+    const [of, parts] = [embedding.wrappers[0]!, wrappers[0]!];
+    for (const [own, other] of [
+      ['A', 'embeddingB'],
+      ['B', 'embeddingA'],
+    ] as const) {
+      const [turned, tensor] = [of.get(other), parts.get(own)];
+      if (tensor === undefined) continue;
+      if (turned === undefined) this.fail(tensor, 'ensure_weight_tying is set, and the embedding has no such product');
+      const [rows, columns] = [at(turned.shape, 0), at(turned.shape, 1)];
+      this.requireShape(tensor, columns, rows);
+      const expected = transposed(this.values(turned), rows, columns);
+      const values = this.values(tensor);
+      if (values.some((value, i) => value !== expected[i]))
+        this.fail(tensor, 'ensure_weight_tying is set, and it is not the embedding’s');
     }
   }
 
@@ -252,11 +302,19 @@ class Resolver {
         tensor,
         `target_parameters name ${wanted.length} of the parameters of its experts, not ${wrappers.length}`,
       );
-    for (const [depth, parts] of wrappers.entries()) {
-      // The parameter that is wrapped first lies within.
+    // The parameter that is wrapped first lies within.
+    const wrapped = wrappers.map((parts, depth) => {
       const name = wanted.at(-1 - depth)!;
-      const parameter = module.parameters.get(name)!;
-      const product = this.experts(parts, `${path}.${name}`, parameter);
+      return { name, parts, parameter: module.parameters.get(name)! };
+    });
+    // Whether PEFT took the last two dimensions for [in, out] depends on its version and on that of transformers. It
+    // did so for all parameters of a module, of which square ones do not tell.
+    const isTurned = wrapped.some(({ parts, parameter: { shape } }) => {
+      const [outputs, inputs] = [at(shape, 1), at(shape, 2)];
+      return outputs !== inputs && parts.get('A')?.shape[1] === outputs && parts.get('B')?.shape[0] === inputs;
+    });
+    for (const { name, parts, parameter } of wrapped) {
+      const product = this.experts(parts, `${path}.${name}`, parameter, isTurned);
       for (const piece of parameter.pieces)
         this.change(tensor, {
           tensor: piece.tensor,
@@ -280,11 +338,8 @@ const isChanged = (owned: Owned | undefined): owned is Owned =>
 function resolveTied(resolver: Resolver, { config, model, collected, modules }: Resolution): Model {
   const { tied } = model;
   if (tied === undefined) return model;
-  const of = (kind: 'embedding' | 'head'): Owned | undefined => {
-    const path = [...modules.values()].find((module) => module.kind === kind)?.path ?? '';
-    return collected.owned.get(path);
-  };
-  const [embedding, head] = [of('embedding'), of('head')];
+  const ends = endsOf(model);
+  const [embedding, head] = [collected.owned.get(ends.embedding), collected.owned.get(ends.head)];
   if (!isChanged(embedding) && !isChanged(head)) return model;
   if (config.keepsTie) {
     if (!isChanged(embedding))
@@ -292,6 +347,7 @@ function resolveTied(resolver: Resolver, { config, model, collected, modules }: 
         [...head!.wrappers[0]!.values()][0]!,
         'ensure_weight_tying is set, and the embedding is not changed',
       );
+    if (head !== undefined) resolver.requireTied(embedding, head);
     resolver.weight(embedding);
     return model;
   }
@@ -303,7 +359,7 @@ function resolveTied(resolver: Resolver, { config, model, collected, modules }: 
   const base = embedding?.wrappers[0]!.get('baseWeight') ?? head?.wrappers[0]!.get('baseWeight');
   if (isChanged(embedding)) resolver.weight(embedding);
   const ofHead = head ?? {
-    module: modules.get([...modules.values()].find(({ kind }) => kind === 'head')!.path)!,
+    module: modules.get(ends.head)!,
     path: '',
     wrappers: [new Map()],
   };

@@ -6,12 +6,25 @@ import { Pattern, PatternBudget } from './pattern.js';
 
 /** PEFT's targets by the type of a model, where a file names none. */
 const USUAL: Readonly<Record<string, readonly string[]>> = {
-  gpt_neox: ['query_key_value'],
+  ...Object.fromEntries(['gpt_neox', 'falcon', 'bloom'].map((type) => [type, ['query_key_value']] as const)),
   ...Object.fromEntries(
-    ['llama', 'mistral', 'mixtral', 'stablelm', 'gemma', 'gemma2', 'gemma3_text', 'qwen2', 'qwen3'].map(
-      (type) => [type, ['q_proj', 'v_proj']] as const,
-    ),
+    [
+      'llama',
+      'llama4',
+      'mistral',
+      'mixtral',
+      'stablelm',
+      'gemma',
+      'gemma2',
+      'gemma3_text',
+      'qwen2',
+      'qwen3',
+      'opt',
+    ].map((type) => [type, ['q_proj', 'v_proj']] as const),
   ),
+  gpt2: ['c_attn'],
+  mpt: ['Wqkv'],
+  phi: ['q_proj', 'v_proj', 'fc1', 'fc2'],
 };
 
 type Test = (path: string) => boolean;
@@ -75,8 +88,10 @@ export class Targets {
 
   /** Whether a module gets a product. */
   has(path: string): boolean {
+    // A name is matched where its module is excluded, too.
+    const isTarget = this.isTarget(path);
     if (this.isExcluded(path) || this.saves.some((pattern) => pattern.isWhole(path))) return false;
-    return this.isTarget(path) && this.isOfLayer(path);
+    return isTarget && this.isOfLayer(path);
   }
 
   /** Whether a parameter does that is no module's weight. */

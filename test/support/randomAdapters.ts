@@ -17,8 +17,16 @@ export interface RandomAdapter {
   readonly added?: Readonly<Record<string, readonly number[]>>;
   /** Rows of the embedding that are its own. */
   readonly tokens?: readonly number[];
+  /** Matrices of layers are stored as [in, out]. */
+  readonly isTurned?: true;
   /** Experts of a layer in one module: paths by the number of the layer, experts, and widths [hidden, intermediate]. */
-  readonly experts?: { readonly path: string; readonly count: number; readonly widths: readonly [number, number] };
+  readonly experts?: {
+    readonly path: string;
+    readonly count: number;
+    readonly widths: readonly [number, number];
+    /** Factors are those of matrices [in, out]. */
+    readonly isTurned?: true;
+  };
   /** Keys of adapter_config.json beside those that follow. */
   readonly config: Readonly<Record<string, unknown>>;
 }
@@ -62,8 +70,9 @@ export function writeRandomAdapter(model: string, dir: string, asked: RandomAdap
     if (parameter === 'bias' && (biases === 'all' || (biases === 'lora_only' && isTarget)))
       add(isTarget ? `${path}.base_layer.bias` : name, shape);
     if (parameter !== 'weight' || !isTarget) continue;
-    const [rows = 0, columns = 0] = shape;
-    if (/embed_tokens$|wte$/.test(path)) {
+    const isTable = /embed_tokens$|wte$|wpe$/.test(path);
+    const [rows = 0, columns = 0] = asked.isTurned === true && !isTable ? shape.toReversed() : shape;
+    if (isTable) {
       add(`${path}.lora_embedding_A`, [rank, rows]);
       add(`${path}.lora_embedding_B`, [columns, rank]);
     } else {
@@ -71,8 +80,7 @@ export function writeRandomAdapter(model: string, dir: string, asked: RandomAdap
       add(`${path}.lora_B.weight`, [rows, rank]);
       if (asked.hasProductBiases === true) add(`${path}.lora_B.bias`, [rows]);
     }
-    if (asked.hasMagnitudes === true)
-      add(`${path}.lora_magnitude_vector`, [/embed_tokens$/.test(path) ? columns : rows], 0.6, 1.2);
+    if (asked.hasMagnitudes === true) add(`${path}.lora_magnitude_vector`, [isTable ? columns : rows], 0.6, 1.2);
   }
   for (const [name, shape] of Object.entries(added)) add(name, shape);
   if (tokens !== undefined)
@@ -82,15 +90,19 @@ export function writeRandomAdapter(model: string, dir: string, asked: RandomAdap
       path,
       count,
       widths: [hidden, inner],
+      isTurned,
     } = experts;
     for (let layer = 0; shapes.has(`model.layers.${layer}.input_layernorm.weight`); layer++) {
       const module = path.replace('*', String(layer));
       const here = new RegExp(`^model\\.layers\\.${layer}\\..*\\.experts\\.`);
       if (![...shapes.keys()].some((name) => here.test(name))) continue;
-      add(`${module}.base_layer.lora_A.weight`, [rank * count, hidden]);
-      add(`${module}.base_layer.lora_B.weight`, [2 * inner, rank * count]);
-      add(`${module}.lora_A.weight`, [rank * count, inner]);
-      add(`${module}.lora_B.weight`, [hidden, rank * count]);
+      const product = (wrapper: string, inputs: number, outputs: number): void => {
+        const [from, to] = isTurned === true ? [outputs, inputs] : [inputs, outputs];
+        add(`${wrapper}.lora_A.weight`, [rank * count, from]);
+        add(`${wrapper}.lora_B.weight`, [to, rank * count]);
+      };
+      product(`${module}.base_layer`, hidden, 2 * inner);
+      product(module, inner, hidden);
     }
   }
   writeFileSync(join(dir, 'adapter_model.safetensors'), safetensorsFile(tensors));
@@ -101,7 +113,7 @@ export function writeRandomAdapter(model: string, dir: string, asked: RandomAdap
       ...{ use_dora: asked.hasMagnitudes ?? false, lora_bias: asked.hasProductBiases ?? false, bias: biases ?? 'none' },
       ...(saved.length === 0 ? {} : { modules_to_save: saved }),
       ...(tokens === undefined ? {} : { trainable_token_indices: tokens }),
-      ...(experts === undefined ? {} : { target_parameters: ['mlp.experts.gate_up_proj', 'mlp.experts.down_proj'] }),
+      ...(experts === undefined ? {} : { target_parameters: ['experts.gate_up_proj', 'experts.down_proj'] }),
       ...asked.config,
     }),
   );
