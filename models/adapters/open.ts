@@ -89,12 +89,11 @@ export function openAdapter(dir: string, checkpoint: Checkpoint): ResolvedAdapte
   const hash = hashOf(file, collected.owned, resolved.scales, config);
   const ranks = [...resolved.products.values()].map(({ rank }) => rank);
   const isAsTold = [...collected.owned.values()].some(({ module }) => module.parameters.get('weight')?.isTurned);
-  const notes =
-    config.isTurned && !isAsTold
-      ? [
-          `${config.where}: fan_in_fan_out is true, but this model's matrices are [out, in]: it is ignored, as PEFT does`,
-        ]
-      : [];
+  const notes: string[] = [];
+  if (config.isTurned && !isAsTold)
+    notes.push(
+      `${config.where}: fan_in_fan_out is true, but matrices of this model are [out, in]: ignored, as by PEFT`,
+    );
   if (collected.beside > 0)
     notes.push(`${path}: ${collected.beside} tensors are of modules beside the language model, and are not used`);
   return {

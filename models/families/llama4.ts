@@ -38,7 +38,8 @@ function denseLayers(read: ConfigReader): readonly number[] {
   const all = read.layers();
   const { moe_layers: listed } = read.json;
   if (isGiven(listed)) {
-    const isLayer = (each: unknown): boolean => typeof each === 'number' && all.includes(each);
+    // As in transformers, numbers past the last layer say nothing.
+    const isLayer = (each: unknown): boolean => Number.isSafeInteger(each) && Number(each) >= 0;
     if (!Array.isArray(listed) || listed.length > 1024 || !listed.every(isLayer))
       read.fail(`moe_layers: expected a list of layers, got ${quote(listed, 60)}`);
     return all.filter((layer) => !listed.includes(layer));
