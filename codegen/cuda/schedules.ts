@@ -142,7 +142,6 @@ function contractionProblem(
       return fewRows(kernel, module, s, facts, types, FEW_ROWS[s.skeleton]);
     case 'grouped':
       if (kernel.anchor !== 'gemm') return 'the vocabulary is in no groups';
-      if (hasAdapters(kernel)) return 'adapters are not supported beside weights in groups';
       return groupedScheduleProblem(kernel, module, s, facts, rowValuesOf(kernel, module)) ?? true;
     case 'micro':
       if (kernel.anchor !== 'gemm') return 'the vocabulary is not microscaled';

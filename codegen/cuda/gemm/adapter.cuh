@@ -8,6 +8,7 @@
  */
 #pragma once
 #include "gemm/segments.cuh"
+#include "lib/copy.cuh"
 #include "lib/mma.cuh"
 
 namespace tw {
@@ -28,6 +29,16 @@ struct AdapterConfig {
   TW_CONSTEXPR int steps() const { return rank / ADAPTER_STEP; }
   /* The matrix that eight columns belong to, by their number from a whole pair on. */
   TW_CONSTEXPR int matrix_of(int group) const { return width > 0 ? group / (width / 8) % 2 : 0; }
+
+  /*
+   * Ranks of a piece (SecondPieces) and its room in shared memory. Ranks of 16 and 32 fill a row with several columns;
+   * others lie so only where they are whole rows.
+   */
+  TW_CONSTEXPR int piece_k() const {
+    return rank == 16 || rank == 32 ? rank : rank % 64 == 0 ? 64 : ADAPTER_STEP;
+  }
+  TW_CONSTEXPR int piece_bytes(int columns) const { return columns * piece_k() * 2; }
+  TW_CONSTEXPR int piece_room(int columns) const { return ceil_div(piece_bytes(columns), 1024) * 1024; }
 };
 
 /*
@@ -151,12 +162,10 @@ static_assert(sizeof(FewSlots) <= TILE_SLOTS_BYTES);
  * place of stages of weights, as many of them as one holds.
  */
 template <AdapterConfig adapter, int tile_n> struct SecondPieces {
-  /* Ranks of 16 and 32 fill a row with several columns; others lie so only where they are whole rows. */
-  static constexpr int piece_k = adapter.rank == 16 || adapter.rank == 32 ? adapter.rank
-      : adapter.rank % 64 == 0 ? 64 : ADAPTER_STEP;
+  static constexpr int piece_k = adapter.piece_k();
   static constexpr bool is_swizzled = adapter.rank == piece_k || piece_k == 64;
   static constexpr int steps = piece_k / ADAPTER_STEP, of_slot = adapter.rank / piece_k;
-  static constexpr int bytes = tile_n * piece_k * 2, room = ceil_div(bytes, 1024) * 1024;
+  static constexpr int bytes = adapter.piece_bytes(tile_n), room = adapter.piece_room(tile_n);
   /* Of the tensor map: elements of a box's row, and the columns that one has. */
   static constexpr int row_k = is_swizzled ? 64 : piece_k, row_columns = row_k / piece_k;
 
@@ -179,6 +188,25 @@ struct SecondPiece {
     }
   }
 };
+
+/*
+ * Starts the copies of pieces `first` to `end` of second factors to `to`, of the tile's columns that are there, by
+ * `threads` threads, of which this one is number `thread`.
+ */
+template <AdapterConfig adapter, int tile_n, int threads, class T>
+TW_DEVICE void copy_second(const AdapterTile<T> &tile, const FewSlots &slots, int columns, int first, int end,
+    unsigned to, int thread) {
+  using Pieces = SecondPieces<adapter, tile_n>;
+  constexpr int chunks = Pieces::piece_k / 8;
+  for (int piece = first; piece < end; piece++, to += Pieces::room) {
+    const T *const from = tile.second + slots.distinct[piece % slots.count] * tile.slot_elements +
+        piece / slots.count * Pieces::piece_k;
+    for (int i = thread; i < tile_n * chunks; i += threads) {
+      const int r = i / chunks, c = i % chunks;
+      if (r < columns) copy16(to + Pieces::chunk_at(r, c), from + r * adapter.rank + c * 8, 16);
+    }
+  }
+}
 
 /* Which of the distinct slots any of 16 rows from `local` on has: a bit each. By a whole warp. */
 TW_DEVICE unsigned long long slots_of_rows(const FewSlots &slots, int local) {

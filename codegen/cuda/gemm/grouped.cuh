@@ -18,7 +18,9 @@
  *   w[stages]                     for each part of k: blocks of 8 columns × 128 of k, their codes and then their scales
  *   full, empty[stages], rows_full, rows_empty[row_stages]   barriers
  *   values[tile_m][row_values]    floats
- * At the end products[regions][tile_m][pitch] take the place of the rings: ranges that are still apart.
+ *   slots                         of the tile's rows, where they have adapters
+ * At the end products[regions][tile_m][pitch] take the place of the rings: ranges that are still apart. Where rows have
+ * adapters, second factors come behind the first region (gemm/groupedAdapter.cuh).
  *
  * What waits for what: consumers wait for full[s] and rows_full[r], which the bytes of a stage complete; the two warps
  * that copy wait for empty[s] and rows_empty[r], which each consumer warp arrives at when it has read the stage.
@@ -28,6 +30,7 @@
  */
 #pragma once
 #include "gemm/fewRows.cuh"
+#include "gemm/groupedAdapter.cuh"
 #include "lib/launch.cuh"
 #include "lib/mma.cuh"
 #include "lib/packed.cuh"
@@ -50,6 +53,7 @@ struct GroupedConfig {
   int unit_n, row_values;
   /* Of the launch: threads of a block and bytes of its shared memory. */
   int threads, shared_bytes;
+  AdapterConfig adapter = {};
 
   /* Groups of a block, warps that share columns, and the ranges of their products in shared memory. */
   TW_CONSTEXPR int groups() const { return GROUPED_BLOCK_K / group; }
@@ -88,12 +92,20 @@ struct GroupedConfig {
   TW_CONSTEXPR int box_bytes() const { return split() * tile_n / GROUPED_BLOCK_N * block_bytes(); }
 
   TW_CONSTEXPR int pitch() const { return tile_n + 8; }
+  /* Where pieces of second factors lie, behind products whose ranges are added, and how many have room. */
+  TW_CONSTEXPR int pieces_at() const { return ceil_div(tile_m * pitch() * 4, 128) * 128; }
+  TW_CONSTEXPR int pieces() const { return (barriers_at() - pieces_at()) / adapter.piece_room(tile_n); }
   TW_CONSTEXPR int barriers_at() const {
     const int rings = weights_at() + stages * stage_bytes(), products = regions() * tile_m * pitch() * 4;
-    return ceil_div(rings > products ? rings : products, 128) * 128;
+    const int second = adapter.is_there() ? pieces_at() + adapter.piece_room(tile_n) : 0;
+    const int ring = rings > products ? rings : products;
+    return ceil_div(ring > second ? ring : second, 128) * 128;
   }
   TW_CONSTEXPR int values_at() const { return barriers_at() + ceil_div(2 * 8 * (stages + row_stages()), 16) * 16; }
-  TW_CONSTEXPR int end() const { return 1024 + values_at() + tile_m * row_values * 4; }
+  TW_CONSTEXPR int slots_at() const { return ceil_div(values_at() + tile_m * row_values * 4, 16) * 16; }
+  TW_CONSTEXPR int end() const {
+    return 1024 + (adapter.is_there() ? slots_at() + TILE_SLOTS_BYTES : values_at() + tile_m * row_values * 4);
+  }
 };
 
 /*
@@ -332,6 +344,8 @@ TW_DEVICE int grouped_gemm(int rows, const TensorMap *a, const Prologue &prologu
   __syncthreads();
 
   if (warp == consumers) {
+    if constexpr (config.adapter.is_there())
+      grouped_find_second<config, T>(across, row0, rows, (unsigned char *)products, segments...);
     if (lane == 0) {
       unsigned stage = ahead % stages, phase = ahead / stages % 2;
       for (int block = ahead; block < k_blocks; block++) {
@@ -365,6 +379,8 @@ TW_DEVICE int grouped_gemm(int rows, const TensorMap *a, const Prologue &prologu
     grouped_multiply<config, T>(at, warp, lane, products);
   }
   __syncthreads();
+  if constexpr (config.adapter.is_there())
+    grouped_add_second<config, T>(forgotten(across), row0, forgotten(threadIdx.x), products, segments...);
   end_tile<config, config.unit_n, config.warps()>({ products, values, row0, rows, column0, across },
       forgotten(threadIdx.x), segments...);
   return row0;

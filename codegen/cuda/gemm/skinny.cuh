@@ -156,22 +156,6 @@ template <SkinnyConfig config> TW_CONSTEXPR int skinny_pieces() {
   else return 0;
 }
 
-/* Starts the copies of pieces `first` to `end` of second factors into a stage: of the tile's columns that are there. */
-template <SkinnyConfig config, class T>
-TW_DEVICE void skinny_copy_second(const AdapterTile<T> &tile, const FewSlots &slots, int columns, int first, int end,
-    unsigned stage) {
-  using Pieces = SecondPieces<config.adapter, config.tile_n>;
-  constexpr int chunks = Pieces::piece_k / 8;
-  for (int piece = first; piece < end; piece++, stage += Pieces::room) {
-    const T *const from = tile.second + slots.distinct[piece % slots.count] * tile.slot_elements +
-        piece / slots.count * Pieces::piece_k;
-    for (int i = skinny_copier<config>(); i < config.tile_n * chunks; i += 32 * config.copying_warps()) {
-      const int r = i / chunks, c = i % chunks;
-      if (r < columns) copy16(stage + Pieces::chunk_at(r, c), from + r * config.adapter.rank + c * 8, 16);
-    }
-  }
-}
-
 /* Adds the products of a stage's pieces. */
 template <SkinnyConfig config, class T>
 TW_DEVICE void skinny_add_second(const AdapterTile<T> &tile, const FewSlots &slots, int row0, int first, int end,
@@ -247,15 +231,16 @@ TW_DEVICE Tile skinny_products(int rows, const T *a, SkinnyProducts<config> &pro
     pieces = slots.count * SecondPieces<config.adapter, config.tile_n>::of_slot;
     more = (pieces + of_stage - 1) / of_stage;
   }
-  const auto copy_second = [&](int stage, unsigned to) {
+  const auto copy_pieces = [&](int stage, unsigned to) {
     if constexpr (config.adapter.is_there())
-      skinny_copy_second<config>(second, slots, columns, stage * of_stage, min((stage + 1) * of_stage, pieces), to);
+      copy_second<config.adapter, config.tile_n, 32 * config.copying_warps()>(second, slots, columns, stage * of_stage,
+          min((stage + 1) * of_stage, pieces), to, skinny_copier<config>());
   };
   await_previous();
   a += (long long)row0 * config.a_stride;
   for (int s = 0; s < stages - 1; s++) {
     if (s < steps && copies) skinny_copy_rows<config>(a, rows - row0, s * config.tile_k, ring + s * stage_bytes);
-    if (s >= steps && s < steps + more && copies) copy_second(s - steps, ring + s * stage_bytes);
+    if (s >= steps && s < steps + more && copies) copy_pieces(s - steps, ring + s * stage_bytes);
     copy_commit();
   }
 #pragma unroll
@@ -276,7 +261,7 @@ TW_DEVICE Tile skinny_products(int rows, const T *a, SkinnyProducts<config> &pro
       skinny_copy_weights<config>(w, columns, next * config.tile_k, ring + into * stage_bytes);
       skinny_copy_rows<config>(a, rows - row0, next * config.tile_k, ring + into * stage_bytes);
     }
-    if (next >= steps && next < steps + more && copies) copy_second(next - steps, ring + into * stage_bytes);
+    if (next >= steps && next < steps + more && copies) copy_pieces(next - steps, ring + into * stage_bytes);
     copy_commit();
     if constexpr (config.row_values > 0) {
       /* Once the ring is under way again: its copies hide the wait for memory. */

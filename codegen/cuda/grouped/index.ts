@@ -4,6 +4,7 @@ import { BLOCK_COLUMNS, BLOCK_ROWS, blockWords, type GroupSize } from '../../../
 import type { GemmKernel, Pairing } from '../../../ir/kernel.js';
 import { fewRowsText, launchOfTiles, mapsOf } from '../skinny/fewRows.js';
 import { skinnyStep } from '../skinny/layout.js';
+import { adapterField } from '../text/adapters.js';
 import { finishesRows, rowProgramsOf, rowPrologue, segmentsOf } from '../text/contraction.js';
 import { type CudaOperands, type EmittedCuda, kernelHead, physicalColumns } from '../text/operands.js';
 import { aboutKernel, type ConfigFields, unitText } from '../text/unit.js';
@@ -34,6 +35,7 @@ interface GroupedConfig extends ConfigFields {
   readonly rowValues: number;
   readonly threads: number;
   readonly sharedBytes: number;
+  readonly adapter?: ConfigFields;
 }
 
 /** Prints `kernel` under a legal grouped schedule. No kernel of a plan may write weights. */
@@ -48,7 +50,7 @@ export function emitGrouped(
   const group = groupSizeOf(kernel, operands);
   const prologue = rowPrologue(rowProgramsOf(kernel), operands);
   const rowValues = prologue.scalars.length;
-  const layout = groupedLayout(schedule, rowValues, group);
+  const layout = groupedLayout(kernel, schedule, rowValues, group);
   const { warps, sharedBytes } = layout;
   const { total } = columnTiles(segments, tn);
   const [threads, type] = [32 * warps, halfType(operands.get(kernel.a).dtype)];
@@ -64,6 +66,7 @@ export function emitGrouped(
     rowValues,
     threads,
     sharedBytes,
+    ...adapterField(kernel, operands),
   };
   const [a, ...weightMaps] = mapsOf(operands, tensorMaps);
   const { functors, body } = fewRowsText({

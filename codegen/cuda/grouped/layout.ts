@@ -4,6 +4,7 @@ import { BLOCK_COLUMNS, BLOCK_ROWS, blockWords, type GroupSize } from '../../../
 import type { GemmKernel, KernelModule, Segment } from '../../../ir/kernel.js';
 import { roundUp } from '../../../ir/types.js';
 import { blocksOf, type SkinnyDevice, skinnyTileStep, widths } from '../skinny/layout.js';
+import { adapterBytes, adapterProblem, hasAdapters, pieceRoom } from '../text/adapters.js';
 import { segmentsProblem } from '../text/fragment.js';
 import { columnTiles } from '../wgmma/layout.js';
 
@@ -39,20 +40,25 @@ export interface GroupedLayout {
 }
 
 /** As GroupedConfig has it (gemm/grouped.cuh). `rowValues` floats per row are kept for the epilogue. */
-export function groupedLayout(schedule: CudaGemmSchedule, rowValues: number, group: GroupSize): GroupedLayout {
+export function groupedLayout(
+  kernel: GemmKernel,
+  schedule: CudaGemmSchedule,
+  rowValues: number,
+  group: GroupSize,
+): GroupedLayout {
   const { tm, tn, tk, stages } = schedule;
   const split = tk / BLOCK_COLUMNS;
   const valueWarps = rowValues === 0 ? 0 : Math.ceil(tm / (tn < 128 ? 16 : 64));
   const rowStages = Math.min(stages, ROW_STAGES[tk] ?? stages);
   const stageBytes = split * roundUp((tn / BLOCK_ROWS) * blockWords(group) * 4, BOX_ALIGNMENT);
   const ringBytes = rowStages * tm * tk * 2 + stages * stageBytes;
-  const productBytes = (REGIONS[split] ?? RANGES) * tm * (tn + 8) * 4;
-  const barrierOffset = roundUp(Math.max(ringBytes, productBytes), BOX_ALIGNMENT);
-  const valuesOffset = barrierOffset + roundUp(2 * BARRIER * (stages + rowStages), 16);
-  return {
-    warps: (tn / SLICE) * split + 2 + valueWarps,
-    sharedBytes: ALIGNMENT + valuesOffset + tm * rowValues * 4,
-  };
+  const regionBytes = tm * (tn + 8) * 4;
+  // Second factors of adapters lie behind the first region.
+  const secondBytes = hasAdapters(kernel) ? roundUp(regionBytes, BOX_ALIGNMENT) + pieceRoom(kernel, tn) : 0;
+  const sharedAtOnce = Math.max(ringBytes, (REGIONS[split] ?? RANGES) * regionBytes, secondBytes);
+  const valuesOffset = roundUp(sharedAtOnce, BOX_ALIGNMENT) + roundUp(2 * BARRIER * (stages + rowStages), 16);
+  const ownBytes = ALIGNMENT + valuesOffset + tm * rowValues * 4;
+  return { warps: (tn / SLICE) * split + 2 + valueWarps, sharedBytes: ownBytes + adapterBytes(kernel, ownBytes) };
 }
 
 /** Registers of each of the four schedulers of a multiprocessor, which take a block's warps in turn. */
@@ -125,9 +131,9 @@ export function groupedScheduleProblem(
   if (arch !== 'sm_90a') return `TMA needs sm_90a, the target is ${arch}`;
   if (group === undefined) return 'its weights are in no groups';
   if (schedule.cluster !== 1) return 'clusters are for wgmma';
-  const problem = groupedProblem(kernel.segments, schedule);
+  const problem = adapterProblem(kernel) ?? groupedProblem(kernel.segments, schedule);
   if (problem !== undefined) return problem;
-  const { sharedBytes, warps } = groupedLayout(schedule, rowValues, group);
+  const { sharedBytes, warps } = groupedLayout(kernel, schedule, rowValues, group);
   if (warps > MAX_WARPS_OF_BLOCK) return `a tile of ${schedule.tm}×${schedule.tn} needs ${warps} warps`;
   return sharedBytes + RESERVED_BYTES <= sharedBytesPerBlock
     ? undefined
@@ -189,10 +195,10 @@ export function defaultGroupedSchedule(
       const [first] = fitting;
       if (first === undefined) continue;
       // Numbers of stages change nothing about registers.
-      const layout = groupedLayout(first, rowValues, group);
+      const layout = groupedLayout(kernel, first, rowValues, group);
       if (split > 1 && !hasRegisters(first, layout)) continue;
       if (!leavesRegisters(first, layout)) return fitting.at(-1);
-      const half = fitting.filter((each) => blocksOf(groupedLayout(each, rowValues, group)) === 2);
+      const half = fitting.filter((each) => blocksOf(groupedLayout(kernel, each, rowValues, group)) === 2);
       if (half.length > 0 && isAlone(first, layout)) return half.at(-1);
       return fitting[half.length] ?? half.at(-1);
     }

@@ -36,7 +36,7 @@ export interface FewRowsCall {
   readonly a: string;
   /** C expressions of the weights' tensor maps; absent: weights are read by pointers. */
   readonly weightMaps?: readonly string[];
-  /** The same of second factors of adapters, for each segment that has one. */
+  /** The same of second factors of adapters, for each segment that has one; absent: they are read by pointers. */
   readonly secondMaps?: readonly string[];
   /** Column tiles, and warps of a block that end rows; some may have left it (the call's result is then negative). */
   readonly across: number;
@@ -73,7 +73,8 @@ export function fewRowsText(call: FewRowsCall): FewRowsText {
       const { type, instance } = adaptedSegment(kernel, segment, operands, typed, shrinkers !== undefined);
       if (weightMaps === undefined) return instance;
       const mapped = `Mapped<${type}>{ ${instance}, ${weightMaps[i]!} }`;
-      return segment.adapter === undefined ? mapped : `MappedSecond<${type}>{ ${mapped}, ${seconds.shift()!} }`;
+      const second = segment.adapter === undefined ? undefined : seconds.shift();
+      return second === undefined ? mapped : `MappedSecond<${type}>{ ${mapped}, ${second} }`;
     }),
   ]);
   const leaves = call.hasCopiers === true ? '  if (row0 < 0) return;\n' : '';

@@ -88,6 +88,13 @@ export const adapterBytes = (kernel: ContractionKernel, bytes: number): number =
 const ROW = 64;
 const STEP = 16;
 
+/** Ranks of a piece. */
+const pieceDepth = (rank: number): number => (rank === 16 || rank === 32 ? rank : rank % ROW === 0 ? ROW : STEP);
+
+/** Bytes of the room of a piece for `columns` columns, of a kernel with adapters. */
+export const pieceRoom = (kernel: ContractionKernel, columns: number): number =>
+  roundUp(columns * pieceDepth(adapterOf(kernel)?.rank ?? 0) * 2, 1024);
+
 /** The tensor maps of segments' second factors, of all slots, for tiles of `tn` columns. */
 export function secondMapsOf(kernel: ContractionKernel, operands: CudaOperands, tn: number): TensorMapDecl[] {
   const rows = adapterOf(kernel);

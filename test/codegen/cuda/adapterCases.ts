@@ -167,25 +167,40 @@ export function emulateShrinking(
   return emulateModule(module, { ...valuesOf(own, rows), schedules, ...options }).values;
 }
 
-/** What a shrink kernel and a product leave, and what the product leaves that shrinks its rows: compiled together. */
+/** How a product runs. */
+export interface ProductRun extends Pick<EmulateOptions, 'backwards' | 'multiprocessors'> {
+  readonly gemm: CudaGemmSchedule;
+}
+
+/** What a shrink kernel and each run of the product leave, from the same memory: compiled together. */
+export function emulateEach(
+  own: AdapterCase,
+  rows: RowsOfAdapters,
+  runs: readonly ProductRun[],
+): readonly ReadonlyMap<string, Float64Array>[] {
+  const module = { ...own.module, kernels: [own.shrink, ...runs.map(() => own.kernel)] };
+  const given = { ...valuesOf(own, rows), schedules: [shrinkSchedule(), ...runs.map(({ gemm }) => gemm)] };
+  const { emitted, memory, values } = arrangeModule(module, given);
+  const outputs = own.kernel.segments.flatMap((segment) => segment.outputs.map(({ buffer }) => memory.get(buffer)!));
+  const before = outputs.map((bytes) => Buffer.from(bytes));
+  const run = loadEmulator(emitted);
+  run(emitted[0]!, memory, given.sizes);
+  return runs.map(({ gemm: _, ...options }, i) => {
+    outputs.forEach((bytes, at) => before[at]!.copy(bytes));
+    run(emitted[i + 1]!, memory, given.sizes, options);
+    return values();
+  });
+}
+
+/** What a shrink kernel and a product leave, and what the product leaves that shrinks its rows. */
 export function emulateBoth(
   own: AdapterCase,
   rows: RowsOfAdapters,
   gemm: CudaGemmSchedule,
   options: Pick<EmulateOptions, 'backwards' | 'multiprocessors'> = {},
 ): { readonly wanted: ReadonlyMap<string, Float64Array>; readonly got: ReadonlyMap<string, Float64Array> } {
-  const shrinking: CudaGemmSchedule = { ...gemm, adapters: 'shrinks' };
-  const module = { ...own.module, kernels: [own.shrink, own.kernel, own.kernel] };
-  const given = { ...valuesOf(own, rows), schedules: [shrinkSchedule(), gemm, shrinking] };
-  const { emitted, memory, values } = arrangeModule(module, given);
-  const outputs = own.kernel.segments.flatMap((segment) => segment.outputs.map(({ buffer }) => memory.get(buffer)!));
-  const before = outputs.map((bytes) => Buffer.from(bytes));
-  const run = loadEmulator(emitted);
-  for (const text of emitted.slice(0, 2)) run(text, memory, given.sizes);
-  const wanted = values();
-  outputs.forEach((bytes, i) => before[i]!.copy(bytes));
-  run(emitted[2]!, memory, given.sizes, options);
-  return { wanted, got: values() };
+  const [wanted, got] = emulateEach(own, rows, [{ gemm }, { gemm: { ...gemm, adapters: 'shrinks' }, ...options }]);
+  return { wanted: wanted!, got: got! };
 }
 
 /** The shrink kernel alone. */

@@ -12,7 +12,7 @@ export interface Adapters {
   readonly rank: number;
 }
 
-/** The case with room for adapters beside the segments that `has` accepts. */
+/** The case with room for adapters of 16 bits beside the segments that `has` accepts. */
 export function withAdapters(
   { kernel, module }: WgmmaCase,
   { slots, rank }: Adapters,
@@ -20,22 +20,24 @@ export function withAdapters(
 ): WgmmaCase {
   let parts = 0;
   const weights: WeightDecl[] = [];
+  const { dtype } = module.buffers.find(({ name }) => name === kernel.a)!;
+  const stored = { layout: 'kmajor', format: dtype === 'f16' ? 'f16' : 'bf16' } as const;
   const segments = kernel.segments.map((segment, i) => {
     const beside = module.weights.find(({ name }) => name === segment.weight)!;
     const part = parts;
     parts += beside.sources.length;
     if (!has(i)) return segment;
     const weight = `${segment.weight}_second`;
-    weights.push({ ...beside, name: weight, k: rank, slots: { count: slots, holds: 'b' } });
+    const { sources, pairing } = beside;
+    weights.push({ ...stored, name: weight, sources, pairing, k: rank, slots: { count: slots, holds: 'b' } });
     return { ...segment, adapter: { weight, part } };
   });
-  const { dtype } = module.buffers.find(({ name }) => name === kernel.a)!;
   const all = module.weights.flatMap(({ name, sources }) =>
     kernel.segments.some(({ weight }) => weight === name) ? sources : [],
   );
   const ofSlots = { pairing: { kind: 'none' } } as const;
   const first: WeightDecl = {
-    ...{ ...ofSlots, name: 'first', layout: 'kmajor', format: dtype === 'f16' ? 'f16' : 'bf16', k: kernel.k },
+    ...{ ...ofSlots, ...stored, name: 'first', k: kernel.k },
     slots: { count: slots, holds: 'a' },
     sources: all.map(({ tensor }) => ({ tensor, rows: rank })),
   };

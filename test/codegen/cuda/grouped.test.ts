@@ -14,7 +14,7 @@ import { compileByNvcc, hasNvcc, type NvccReport } from '../../support/nvcc.js';
 import { casesHere, thorough } from '../../support/thorough.js';
 import { emulateLayerGemm } from './emulateLayerGemm.js';
 import { expectGolden } from './golden.js';
-import { layerGemm, type LayerGemm, type WgmmaCase } from './wgmmaKernels.js';
+import { inGroups, layerGemm, type LayerGemm, type WgmmaCase } from './wgmmaKernels.js';
 
 if (!hasNvcc) console.warn('SKIPPED: nvcc is not on PATH, so no kernel of weights in groups was compiled for a GPU.');
 
@@ -27,16 +27,12 @@ const grouped = (tm: number, tn: number, tk: number, stages: number): CudaGemmSc
 const SIMT: CudaGemmSchedule = { ...GEMM, ...{ skeleton: 'simt', tm: 16, tn: 64, tk: 32, stages: 1 } };
 
 /** A layer's contraction with its weights in groups. */
-function inGroups(
+const layerInGroups = (
   which: LayerGemm,
   group: GroupSize,
   half: 'bf16' | 'f16',
   [hidden, inter, headDim]: readonly [number, number, number],
-): WgmmaCase {
-  const { kernel, module } = layerGemm(which, hidden, inter, headDim, half);
-  const weights = module.weights.map((weight) => ({ ...weight, layout: 'groups', format: 'u4', group }) as const);
-  return { kernel, module: { ...module, weights } };
-}
+): WgmmaCase => inGroups(layerGemm(which, hidden, inter, headDim, half), group);
 
 const run = (
   each: WgmmaCase,
@@ -66,7 +62,7 @@ describe('weights of 4 bits', () => {
   thorough.each<(typeof CASES)[number]>(CASES)(
     '%s in groups of %i, %s, %i rows: one result in any tile, near that of CUDA cores',
     (which, group, half, rows, first, second, sizes) => {
-      const layer = inGroups(which, group, half, sizes);
+      const layer = layerInGroups(which, group, half, sizes);
       const got = run(layer, rows, first, rows % 2 === 0);
       for (const [name, values] of run(layer, rows, second)) expectSame(got.get(name), values, name);
       const reference = run(layer, rows, SIMT);
@@ -85,7 +81,7 @@ describe('weights of 4 bits', () => {
 describe('the text', () => {
   it('is golden', async () => {
     const emitted = (which: LayerGemm, group: GroupSize, half: 'bf16' | 'f16', schedule: CudaGemmSchedule): string => {
-      const { kernel, module } = inGroups(which, group, half, [384, 128, 32]);
+      const { kernel, module } = layerInGroups(which, group, half, [384, 128, 32]);
       return emitCudaKernel(kernel, module, schedule, { T: 128, R: 128 }).source;
     };
     await expectGolden(emitted('o', 128, 'bf16', grouped(8, 96, 128, 3)), 'oGrouped');
@@ -97,7 +93,7 @@ describe('the compiler', () => {
   const WIDE = [6656, 17_920, 128] as const;
   const kernels = (['o', 'gateUp'] as const).flatMap((which) =>
     [1, 16, 32, 64].map((rows) => {
-      const { kernel, module } = inGroups(which, 128, 'bf16', WIDE);
+      const { kernel, module } = layerInGroups(which, 128, 'bf16', WIDE);
       const bucket = scoringBucket({ tokens: rows, rows, longest: rows });
       const schedule = defaultCudaSchedule(kernel, module, H100, bucket);
       expect(schedule).toMatchObject({ skeleton: 'grouped' });

@@ -1,4 +1,5 @@
 /** Contractions of a LLaMA layer as kernels for tensor cores: what the wgmma skeleton is tested on. */
+import type { GroupSize } from '../../../ir/groups.js';
 import {
   type BufferDecl,
   type GemmKernel,
@@ -194,6 +195,15 @@ export function inE4m3({ kernel, module }: WgmmaCase, hasRowScales = false): Wgm
     },
   };
 }
+
+/** The same with its weights in groups of 4 bits. */
+export const inGroups = ({ kernel, module }: WgmmaCase, group: GroupSize): WgmmaCase => ({
+  kernel,
+  module: {
+    ...module,
+    weights: module.weights.map((weight) => ({ ...weight, layout: 'groups', format: 'u4', group }) as const),
+  },
+});
 
 /** The vocabulary contraction behind a norm. */
 export function headKernel(hidden: number, vocab: number, half: 'bf16' | 'f16' = 'bf16'): HeadCase {
