@@ -109,9 +109,9 @@ export function compileModel<S, D>(
   };
 }
 
-/** Throws UsageError where matrices are multiplied in 8 bits or stored in 4. */
+/** Throws UsageError where matrices are multiplied in 8 bits. */
 function requireAdaptable(arithmetic: Arithmetic): void {
-  if (isInteger(arithmetic) || arithmetic === 'fp8' || arithmetic === 'int4')
+  if (isInteger(arithmetic) || arithmetic === 'fp8')
     throw new UsageError(
       `adapters are not supported beside matrices of ${arithmetic}`,
       'without --quantize, the model is computed in 16 bits or in f32; or merge the adapter: tilewright merge-adapter',

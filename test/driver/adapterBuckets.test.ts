@@ -1,5 +1,5 @@
 /** Calls without adapters on a GPU: they have buckets of their own, whose products know nothing of adapters. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
@@ -16,14 +16,25 @@ import { bucketsFor } from '../../runtime/call.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-adapter-buckets-'));
 afterAll(() => rmSync(root, { recursive: true }));
-writeFileSync(
-  join(root, 'config.json'),
-  JSON.stringify({
-    ...{ architectures: ['LlamaForCausalLM'], model_type: 'llama', torch_dtype: 'bfloat16' },
-    ...{ hidden_size: 128, intermediate_size: 192, num_hidden_layers: 1, vocab_size: 320 },
-    ...{ num_attention_heads: 2, num_key_value_heads: 1, max_position_embeddings: 256, rms_norm_eps: 1e-5 },
-  }),
-);
+const CONFIG = {
+  ...{ architectures: ['LlamaForCausalLM'], model_type: 'llama', torch_dtype: 'bfloat16' },
+  ...{ hidden_size: 128, intermediate_size: 192, num_hidden_layers: 1, vocab_size: 320 },
+  ...{ num_attention_heads: 2, num_key_value_heads: 1, max_position_embeddings: 256, rms_norm_eps: 1e-5 },
+};
+writeFileSync(join(root, 'config.json'), JSON.stringify(CONFIG));
+
+/** The same stored in 4 bits: blocks of codes have 128 columns. */
+const CODES = {
+  gptq: { quant_method: 'gptq', bits: 4, group_size: 64, desc_act: false, sym: false },
+  awq: { quant_method: 'awq', bits: 4, group_size: 128, zero_point: true, version: 'gemm' },
+} as const;
+for (const [name, quantization_config] of Object.entries(CODES)) {
+  mkdirSync(join(root, name));
+  writeFileSync(
+    join(root, name, 'config.json'),
+    JSON.stringify({ ...CONFIG, intermediate_size: 256, quantization_config }),
+  );
+}
 
 const DEVICE = cudaDevice(TYPICAL_FACTS.sm_90a, 'bf16');
 const compile = (adapters?: { readonly slots: number; readonly rank: number }): Plan<CudaSchedule> =>
@@ -115,5 +126,46 @@ describe('buckets of a model with slots for adapters', () => {
     expect(() => checkPlan(changed(product, { adapters: 'none' }), legality)).toThrow('what adapters add');
     expect(() => checkPlan(changed(product, { adapters: undefined }), legality)).toThrow('what adapters add');
     expect(() => checkPlan(changed(shrink, { isIdle: undefined }), legality)).toThrow('what adapters add');
+  });
+});
+
+describe('a model whose matrices stay in 4 bits', () => {
+  const device = cudaDevice(TYPICAL_FACTS.sm_90a, 'int4');
+  const compiled = (name: keyof typeof CODES, adapters?: { readonly slots: number; readonly rank: number }) =>
+    compileModel(describeRandomCheckpoint(join(root, name), 1), cuda, device, {
+      ...{ batchTokens: 64, cacheTokens: 256 },
+      ...(adapters === undefined ? {} : { adapters }),
+    }).plan;
+
+  it.each(['gptq', 'awq'] as const)('takes adapters beside them: %s', (name) => {
+    const plan = compiled(name, { slots: 4, rank: 16 });
+    expect(() => checkPlan(plan, legalityOf(cudaScheduling, device))).not.toThrow();
+    const [fn, without] = [plan, compiled(name)].map((each) => linkFunction(each, 'step'));
+    for (const tokens of [1, 40]) {
+      const own = productsOf(fn!, bucketsFor(fn!.buckets, sizeOf(tokens), 0, { hasAdapters: true })[0]!);
+      expect(own.size).toBe(4);
+      for (const { schedule, text } of own.values()) {
+        expect(schedule).toMatchObject({ skeleton: 'grouped' });
+        expect(schedule).not.toHaveProperty('adapters');
+        expect(text.source).toContain('Adapted<');
+      }
+      const bucket = bucketsFor(fn!.buckets, sizeOf(tokens), 0)[0]!;
+      const same = productsOf(without!, bucketsFor(without!.buckets, sizeOf(tokens), 0)[0]!);
+      for (const [path, { schedule }] of productsOf(fn!, bucket))
+        expect(schedule).toEqual({ ...same.get(path)!.schedule, adapters: 'none' });
+    }
+    // Norm weights stay with the rows, so that first factors have none.
+    for (const { slots, columnScale } of plan.weights) if (slots !== undefined) expect(columnScale).toBeUndefined();
+    expect(plan.weights.filter(({ slots }) => slots?.holds === 'b').map(({ format }) => format)).toEqual(
+      Array.from({ length: 6 }, () => 'bf16'),
+    );
+  });
+
+  it('differs from matrices of 8 bits, which take none', () => {
+    const narrow = cudaDevice(TYPICAL_FACTS.sm_90a, 'fp8');
+    const adapters = { slots: 1, rank: 16 };
+    expect(() => compileModel(describeRandomCheckpoint(root, 1), cuda, narrow, { batchTokens: 64, adapters })).toThrow(
+      'adapters are not supported beside matrices of fp8',
+    );
   });
 });

@@ -4,7 +4,7 @@ import type { Graph } from '../../ir/graph/graph.js';
 import type { KernelModule, WeightDecl } from '../../ir/kernel.js';
 import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';
 import { verifyIndices } from '../../ir/verifyIndices.js';
-import { buildStep } from '../../models/decoder/graph.js';
+import { buildStep, type DecoderShape } from '../../models/decoder/graph.js';
 import { ADAPTER_INPUTS } from '../../ir/adapterRows.js';
 import { attachAdapters } from '../../passes/attachAdapters.js';
 import type { LoweredModule } from '../../passes/lowerKernels.js';
@@ -89,20 +89,39 @@ const slotsOf = (first: number, second: number): Record<string, number[]> => ({
   [ADAPTER_INPUTS['R']!]: [first, first, first, first, second],
 });
 
-describe.each([
+/** Matrices of layers stay in groups of 4 bits. */
+const GROUPED: Numerics = {
+  ...TENSOR_CORES,
+  groups: 'kept',
+  groupsOf: (tensor) => (/layers\.\d+\..*proj/.test(tensor) ? 32 : undefined),
+};
+
+/** Blocks of codes have 128 columns. */
+const BLOCKS: Partial<DecoderShape> = { hiddenSize: 128, intermediateSize: 128, headDim: 32, layers: 1 };
+
+describe.each<[what: string, numerics: Numerics, shape?: Partial<DecoderShape>]>([
   ['f32', F32],
   ['bf16', BF16],
   ['tensor cores', TENSOR_CORES],
   ['half', HALF],
-])('adapters in %s', (_, numerics) => {
+  ['groups of 4 bits', GROUPED, BLOCKS],
+])('adapters in %s', (_, numerics, shape) => {
   it('give rows what merged weights give them', () => {
-    const graph = llama();
-    const plain = environment(graph, TREES);
+    const graph = llama(shape);
+    const drawn = environment(graph, TREES);
+    const reference = lowered(graph, numerics);
+    // Norm weights that rows are multiplied by are columns.
+    const columns = reference.weights.flatMap(({ layout, k, sources }) =>
+      layout === 'rows' && k === 1 ? sources : [],
+    );
+    const tensors = columns.map(
+      ({ tensor, rows }) => [tensor, { ...drawn.tensors.get(tensor)!, rows, columns: 1 }] as const,
+    );
+    const plain = { ...drawn, tensors: new Map([...drawn.tensors, ...tensors]) };
     const adapters = [1, 2].map((seed) => randomAdapter(plain.tensors, seed));
     const inSlots = [adapters[0], undefined, adapters[1]];
     const module = lowered(graph, withSlots(numerics));
     verifyIndices(module);
-    const reference = lowered(graph, numerics);
     const wanted = (adapter: Adapter | undefined): Float64Array => {
       const tensors = new Map(
         [...plain.tensors].map(([name, tensor]) => [name, { ...tensor, data: merged(name, tensor, adapter) }]),
