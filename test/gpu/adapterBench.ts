@@ -1,14 +1,16 @@
 /**
- * `node dist/test/gpu/adapterBench.js [RANK] [--rows N,N,…]`: what adapters cost the contractions of a layer of about
- * 8B weights, with the schedules that a plan would choose. For each number of rows: the layer without adapters; with
- * room for them and none in use; all rows with one; rows with as many as there are. Shares are of what the bytes alone
- * would take. Where rows are few also with products that shrink their rows themselves; their results are compared, bit
- * by bit. So is what shrink kernels of very many rows leave, with tiles of fewer rows.
+ * `node dist/test/gpu/adapterBench.js [RANK] [--rows N,N,…] [--group N]`: what adapters cost the contractions of a
+ * layer of about 8B weights, with the schedules that a plan would choose. `--group`: weights of 4 bits in groups of 32,
+ * 64 or 128; default: bf16. For each number of rows: the layer without adapters; with room for them and none in use;
+ * all rows with one; rows with as many as there are. Shares are of what the bytes alone would take. Where rows are few
+ * also with products that shrink their rows themselves; their results are compared, bit by bit. So is what shrink
+ * kernels of very many rows leave, with tiles of fewer rows.
  */
 import { createHash } from 'node:crypto';
 import { parseArgs } from 'node:util';
 import { defaultCudaSchedule, emitCudaKernel, shrinkingSchedule } from '../../codegen/cuda/index.js';
 import { SHRINK_ROWS } from '../../ir/cuda.js';
+import { GROUP_SIZES } from '../../ir/groups.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import { packedBytes, physicalToLogical, slotBytes } from '../../ir/packing.js';
 import { rowStride } from '../../ir/plan.js';
@@ -18,7 +20,8 @@ import { loadCudaAddon } from '../../runtime/cuda/addon.js';
 import { bindKernel } from '../../runtime/cuda/bindProgram.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
 import type { CudaMemory } from '../../runtime/cuda/native.js';
-import { type AdapterCase, adapterCase } from '../codegen/cuda/adapterCases.js';
+import { type AdapterCase, withAdapters } from '../codegen/cuda/adapterCases.js';
+import { inGroups, layerGemm } from '../codegen/cuda/wgmmaKernels.js';
 import { deviceHere } from './device.js';
 
 const SHAPE = { hidden: 4096, inter: 14_336, headDim: 128 } as const;
@@ -31,8 +34,11 @@ if (typeof skip === 'string' || typeof arch !== 'string') throw new Error(String
 
 const { positionals, values: asked } = parseArgs({
   allowPositionals: true,
-  options: { rows: { type: 'string', default: '1,8,64,1024,8192' } },
+  options: { rows: { type: 'string', default: '1,8,64,1024,8192' }, group: { type: 'string' } },
 });
+const group = GROUP_SIZES.find((each) => String(each) === asked.group);
+if (group === undefined && asked.group !== undefined)
+  throw new Error(`--group ${asked.group}: one of ${GROUP_SIZES.join(', ')}`);
 const rank = Number(positionals[0] ?? 16);
 const sizes = asked.rows.split(',').map(Number);
 if (!sizes.every((rows) => Number.isInteger(rows) && rows > 0 && rows <= CAPACITY.T))
@@ -41,7 +47,8 @@ const cuda = loadCudaAddon();
 const device = new cuda.Device(0);
 const { sharedBytesPerBlock, multiprocessors, name } = device.info;
 const facts = { arch, sharedBytesPerBlock, multiprocessors };
-console.log(`${name}, rank ${rank}, ${SLOTS} slots`);
+const stored = group === undefined ? 'bf16' : `4 bits in groups of ${group}`;
+console.log(`${name}, weights of ${stored}, rank ${rank}, ${SLOTS} slots`);
 
 /** Numbers of bf16 around 1/64, the same words again and again. */
 const noise = Uint16Array.from(
@@ -64,7 +71,8 @@ const bytesOf = (module: KernelModule, each: string): number => {
 };
 
 function prepare(which: (typeof WHICH)[number]): Prepared {
-  const own = adapterCase(which, SHAPE, { slots: SLOTS, rank });
+  const layer = layerGemm(which, SHAPE.hidden, SHAPE.inter, SHAPE.headDim);
+  const own = withAdapters(group === undefined ? layer : inGroups(layer, group), { slots: SLOTS, rank });
   const memories = new Map<string, CudaMemory>();
   for (const { name: each, ...decl } of [...own.module.weights, ...own.module.buffers]) {
     const bytes = bytesOf(own.module, each);
