@@ -7,10 +7,10 @@ import { describe, expect, it } from 'vitest';
 import { defaultCudaSchedule, isLegalCuda } from '../../codegen/cuda/index.js';
 import type { CudaGemmSchedule } from '../../ir/cuda.js';
 import { scoringBucket } from '../../ir/scoring.js';
-import { adapterCase, emulateAdapters } from '../codegen/cuda/adapterCases.js';
+import { adapterCase, emulateAdapters, withAdapters } from '../codegen/cuda/adapterCases.js';
 import { emulateLayerGemm } from '../codegen/cuda/emulateLayerGemm.js';
 import { emulateExperts, wgmma as ofExperts } from '../codegen/cuda/expertCases.js';
-import { layerGemm, type LayerGemm } from '../codegen/cuda/wgmmaKernels.js';
+import { inGroups, layerGemm, type LayerGemm } from '../codegen/cuda/wgmmaKernels.js';
 import { takeRaces } from '../support/cudaWarp/compile.js';
 import { changed, racesOfBroken, reason, type Change } from './raceSearch.js';
 
@@ -162,8 +162,11 @@ describe.skipIf(reason !== undefined)('contractions with adapters', () => {
 
   it('are reported when they leave a stage of second factors before they have read it', () => {
     const changes: readonly Change[] = [
-      ['full[stage].wait(phase);\n        skinny', 'full[stage].wait(phase);\n        leave(stage);\n        skinny'],
-      ['        __syncwarp();\n        leave(stage);\n', ''],
+      [
+        'full[next].wait(next_phase);\n        skinny',
+        'full[next].wait(next_phase);\n        leave(next);\n        skinny',
+      ],
+      ['        __syncwarp();\n        leave(next);\n', ''],
     ];
     const races = racesOfBroken(changes, (mutate) => {
       const inProduct = (source: string): string =>
@@ -171,6 +174,51 @@ describe.skipIf(reason !== undefined)('contractions with adapters', () => {
       emulateAdapters(own, rows, { gemm: skinny(32, 48, 2) }, { mutate: inProduct });
     });
     expect(races).toMatch(/a read of .* a copy of/);
+  });
+});
+
+describe.skipIf(reason !== undefined)('contractions of weights in groups with adapters', () => {
+  const base = inGroups(layerGemm('down', 128, 640, HEAD_DIM), 64);
+  const own = withAdapters(base, { slots: 20, rank: 48 });
+  /** Second factors of a tile are more than its rings hold. */
+  const rows = { slots: Array.from({ length: 20 }, (_, row) => (row % 3 === 0 ? -1 : row)) };
+  const grouped = (tm: number, tn: number, tk: number): CudaGemmSchedule => ({
+    ...{ kind: 'gemm', skeleton: 'grouped', cluster: 1, raster: 1, mode: 'cooperative' },
+    ...{ tm, tn, tk, stages: 2 },
+  });
+  it.each([grouped(8, 32, 128), grouped(16, 64, 256), grouped(32, 32, 512)])(
+    'have no race: $tm × $tn × $tk',
+    (gemm) => {
+      expect(isLegalCuda(own.kernel, own.module, gemm, H100)).toBe(true);
+      for (const backwards of [false, true]) {
+        emulateAdapters(own, rows, { gemm }, { backwards });
+        expect(takeRaces()).toEqual([]);
+      }
+    },
+  );
+
+  it.each<{ what: string; races: RegExp; changes: readonly Change[] }>([
+    {
+      what: 'to wait for second factors',
+      races: /a copy under way .* a read of/,
+      changes: [
+        ['    copy_wait<0>();\n    __syncthreads();\n#pragma unroll 1\n    for (int unit', '    for (int unit'],
+      ],
+    },
+    {
+      what: 'that other warps still read second factors',
+      races: /a read of .* a copy of/,
+      changes: [['= { d[2], d[3] };\n    }\n    __syncthreads();', '= { d[2], d[3] };\n    }']],
+    },
+  ])('are reported when they forget $what', ({ changes, races }) => {
+    const found = [false, true].map((backwards) =>
+      racesOfBroken(changes, (mutate) => {
+        const inProduct = (source: string): string =>
+          source.includes('grouped_gemm') ? mutate(source) : `${source}\n`;
+        emulateAdapters(own, rows, { gemm: grouped(8, 32, 128) }, { mutate: inProduct, backwards });
+      }),
+    );
+    expect(found.join('\n')).toMatch(races);
   });
 });
 
