@@ -2,7 +2,7 @@
 import type { Command } from 'commander';
 import { cacheBytesOf } from '../commands/cacheSize.js';
 import { limitsOf } from '../commands/modelLimits.js';
-import { planPathScorer, PlanScorer, stepInputs } from '../commands/scorer.js';
+import { planPathScorer, PlanScorer, stepInputs, stepShapeOf } from '../commands/scorer.js';
 import { pathsOf } from '../evaluate/pathOrder.js';
 import type { TokenizedQuestion } from '../evaluate/tokenize.js';
 import type { ScoredRows } from '../evaluate/scorer.js';
@@ -100,13 +100,14 @@ async function main(options: AblationOptions): Promise<void> {
   try {
     const tokenBytes = cacheBytesOf(model) / cacheTokens;
     const scorer = new PlanScorer(executor, limitsOf(checkpoint, model));
-    const paths = planPathScorer(executor, { cacheTokens }, scorer);
+    const kept = { ...stepShapeOf(model), cacheTokens };
+    const paths = planPathScorer(executor, kept, scorer);
     const lane = await paths.open(0);
     const engine: AblationEngine = {
       scorer,
       lane,
       limits: paths.limits,
-      profile: async (batch) => (await executor.profile(STEP, stepInputs(batch))).launches,
+      profile: async (batch) => (await executor.profile(STEP, stepInputs(batch, kept))).launches,
       allocate: (tokens) => memory.allocate(tokens * tokenBytes),
     };
     const load = async (change?: typeof withoutLabel): Promise<{ name: string; questions: TokenizedQuestion[] }> => {

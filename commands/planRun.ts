@@ -14,6 +14,7 @@ import { planWalks } from '../evaluate/walk.js';
 import { scoreOf } from '../ir/plan.js';
 import { rowsIn, tokensIn } from '../ir/scoring.js';
 import { FRESH_KEYS } from '../ir/stepping.js';
+import { defined } from '../system/defined.js';
 import { atOnce, count, counted, inParts } from '../system/text.js';
 import type { ModelLoading } from './loadModel.js';
 import type { PreparedQuestions } from './loadQuestions.js';
@@ -97,6 +98,7 @@ class Planning {
       keys: FRESH_KEYS,
       rows: rowsIn(capacity),
       cacheRows: chosen.cacheTokens ?? chosen.longest + tokensIn(capacity),
+      ...defined({ states: loading.checkpoint.model.states?.rows }),
     };
   }
 

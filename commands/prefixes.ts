@@ -3,6 +3,7 @@
  * in each tree. Fewer tokens win, if there is memory for the longest path and a call.
  */
 import type { OpenedModel } from '../driver/compile/open.js';
+import { stateShapeOf } from '../driver/devices/steps.js';
 import type { Ui } from '../driver/requests.js';
 import type { CompiledModel } from '../driver/targets/target.js';
 import { UsageError, UserError } from '../errors.js';
@@ -19,6 +20,7 @@ import { scoreOf } from '../ir/plan.js';
 import { tokensIn } from '../ir/scoring.js';
 import { cacheTokensOf, stepSize } from '../ir/stepping.js';
 import { roundUp } from '../ir/types.js';
+import { defined } from '../system/defined.js';
 import { bytes, count, inParts } from '../system/text.js';
 import { cacheBytesOf, compileWithRoom, TOKEN_BYTES } from './cacheSize.js';
 import type { LoadedModel, ModelLoading } from './loadModel.js';
@@ -123,7 +125,7 @@ export async function compileAhead(
   const maxTokens = loading.minCapacity();
   const longest = Math.min(Math.ceil(longestText(questions) / TOKEN_BYTES), contextLength);
   const wanted = request.cacheTokens ?? cacheFor(foreseenOf(longest, { contextLength }), maxTokens);
-  const opened = await withRoom(loading, request, { wanted, least: minOf(longest, maxTokens) });
+  const opened = await compileWithRoom(loading, request, { wanted, least: minOf(longest, maxTokens) });
   return { opened: opened ?? (await loading.compile()), isCertain: opened !== undefined };
 }
 
@@ -262,18 +264,13 @@ export async function packWithPrefixes(
     );
   const isEnough = isFirst && (cacheTokensOf(compiled.model) ?? 0) >= least;
   if (!isEnough) await ahead?.release?.();
-  const opened = isEnough ? compiled : await withRoom(loading, request, { wanted, least });
+  const opened = isEnough ? compiled : await compileWithRoom(loading, request, { wanted, least });
   if (opened === undefined) {
-    const noCache = keepsNone(loading);
-    const missing =
-      noCache ?? `no room for the keys and values of ${count(least)} tokens beside weights and activations`;
+    const missing = `no room for the keys and values of ${count(least)} tokens beside weights and activations`;
     if (prefixes === 'keep')
       throw new UserError(
         `--prefixes keep: ${missing}`,
-        noCache !== undefined
-          ? 'leave out --prefixes'
-          : 'leave out --prefixes; or use a smaller --batch-tokens, more devices, or an artifact with more ' +
-              '--cache-tokens',
+        'leave out --prefixes; or use a smaller --batch-tokens, more devices, or an artifact with more --cache-tokens',
       );
     // Throws: paths may not be cut now, and this one fits no micro-batch.
     if (oversized !== undefined) await inParts(packQuestions(loaded, request, limits));
@@ -281,7 +278,7 @@ export async function packWithPrefixes(
     return {
       ...repeated,
       opened: without,
-      note: `${repeated.note}, but ${noCache === undefined ? 'there is ' : ''}${missing}`,
+      note: `${repeated.note}, but there is ${missing}`,
       lacksRoom: true,
     };
   }
@@ -300,21 +297,12 @@ export async function packWithPrefixes(
 
 /** `--sharing kv`: memory for the keys and values of contexts, on which choices are computed in later calls. */
 
-/** Why prefixes of questions are kept by no model with these layers: a few words, for users. */
-const keepsNone = ({ checkpoint: { model } }: Pick<ModelLoading, 'checkpoint'>): string | undefined =>
-  model.states === undefined
-    ? undefined
-    : 'states of recurrent layers are kept for texts, not for prefixes of questions';
-
-/** compileWithRoom, for models that keep prefixes of questions. */
-const withRoom: typeof compileWithRoom = async (loading, ...rest) =>
-  keepsNone(loading) === undefined ? compileWithRoom(loading, ...rest) : undefined;
-
 /** The largest call of a model that keeps keys and values, and its cache; undefined if it keeps none. */
 export function cacheLimits(model: CompiledModel): WalkLimits | undefined {
   const cacheRows = cacheTokensOf(model);
   const step = model.plan.functions.find((each) => each.interface.name === STEP);
-  return cacheRows === undefined || step === undefined ? undefined : { ...stepSize(step.capacity.extents), cacheRows };
+  if (cacheRows === undefined || step === undefined) return undefined;
+  return { ...stepSize(step.capacity.extents), cacheRows, ...defined({ states: stateShapeOf(model.plan)?.rows }) };
 }
 
 /** Tokens of both phases. Throws UserError if a choice fits no call, or a context no cache. */
@@ -352,13 +340,10 @@ async function packWithContexts(
       `use --cache-tokens ${least}, or more, or leave it out`,
     );
   // A power of two, since each size has kernels of its own to compile.
-  const opened = await withRoom(loading, request, {
+  const opened = await compileWithRoom(loading, request, {
     wanted: asked ?? 2 ** Math.ceil(Math.log2(Math.max(2 * maxTokens, least))),
     least,
   });
-  const noCache = keepsNone(loading);
-  if (opened === undefined && noCache !== undefined)
-    throw new UserError(`--sharing kv: ${noCache}`, 'use --sharing tree');
   if (opened === undefined)
     throw new UserError(
       `--sharing kv: no room for the keys and values of ${count(least)} tokens beside weights and activations`,

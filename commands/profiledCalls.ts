@@ -7,12 +7,11 @@ import { groupCalls, groupContexts } from '../evaluate/twoPhase.js';
 import { pathsOf } from '../evaluate/pathOrder.js';
 import { walk } from '../evaluate/walk.js';
 import { SCORE, STEP } from '../ir/function.js';
-import { takesLastTokens } from '../ir/stepping.js';
 import type { CallArrays } from '../runtime/call.js';
 import { inParts } from '../system/text.js';
 import type { LoadedModel } from './loadModel.js';
 import type { PackedQuestions } from './questionSet.js';
-import { scoreInputs, stepInputs, walkLimits } from './scorer.js';
+import { scoreInputs, stepInputs, stepShapeOf, walkLimits } from './scorer.js';
 import type { ScoredTokens } from './work.js';
 
 export interface ProfiledCall {
@@ -29,8 +28,8 @@ export async function profiledCalls(
   most: number,
 ): Promise<readonly ProfiledCall[]> {
   if (questions.cacheTokens === undefined) return scoredTrees(model, questions, scorer, most);
-  const feeds = takesLastTokens(model.model.plan);
-  const limits = walkLimits(model.executor, questions.cacheTokens);
+  const memory = { ...stepShapeOf(model.model), cacheTokens: questions.cacheTokens };
+  const limits = walkLimits(model.executor, memory);
   const batches: Iterable<WalkedBatch> =
     questions.sharing === 'kv'
       ? groupCalls(
@@ -40,7 +39,7 @@ export async function profiledCalls(
       : walk((await inParts(questions.plan.order())).paths, limits);
   const calls: ProfiledCall[] = [];
   for (const { batch } of batches) {
-    calls.push({ function: STEP, inputs: stepInputs(batch, feeds, limits.filtered !== undefined), batch });
+    calls.push({ function: STEP, inputs: stepInputs(batch, memory, limits.filtered !== undefined), batch });
     if (calls.length === most) break;
   }
   return calls;

@@ -7,13 +7,13 @@ import type { RunProgress, Ui } from '../driver/requests.js';
 import { evaluate, type Evaluation, type Progress, type Scored, scoreQuestions } from '../evaluate/evaluate.js';
 import type { TaskName } from '../evaluate/question.js';
 import type { Turn } from '../evaluate/turns.js';
-import { cacheTokensOf, takesLastTokens } from '../ir/stepping.js';
+import { cacheTokensOf } from '../ir/stepping.js';
 import { defined } from '../system/defined.js';
 import { quoteForShell } from '../system/process.js';
 import { counted } from '../system/text.js';
 import { checkpointId, type LoadedModel } from './loadModel.js';
 import { type PackedQuestions, weighedShard } from './questionSet.js';
-import { planPathScorer, PlanScorer } from './scorer.js';
+import { planPathScorer, PlanScorer, stepShapeOf } from './scorer.js';
 
 export interface ScoreSetOptions {
   readonly task: TaskName;
@@ -82,7 +82,7 @@ export async function scoreSet(
     pathScorer:
       cacheTokens === undefined
         ? undefined
-        : planPathScorer(model.executor, { cacheTokens, feeds: takesLastTokens(model.model.plan) }, scorer),
+        : planPathScorer(model.executor, { ...stepShapeOf(model.model), cacheTokens }, scorer),
     plan,
     sharing,
     turn: options.turn,

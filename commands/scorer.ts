@@ -1,5 +1,8 @@
 /** The Scorer that evaluate/ needs: a client of an executor that calls the scoring function. */
+import { type StateShape, treeInputs } from '../driver/devices/stateInputs.js';
+import { stateShapeOf } from '../driver/devices/steps.js';
 import { type DeviceExecutor, inFlightOf } from '../driver/executor.js';
+import type { CompiledModel } from '../driver/targets/target.js';
 import type { Capacity } from '../evaluate/packing.js';
 import type {
   MicroBatch,
@@ -14,8 +17,9 @@ import { filterInputs } from '../engine/tokenEntries.js';
 import { SCORE, STEP } from '../ir/function.js';
 import type { FunctionPlan } from '../ir/plan.js';
 import { keysIn, listPaths, rowsIn, tokensIn } from '../ir/scoring.js';
-import { nothingFed, stepSize, type StepSize } from '../ir/stepping.js';
+import { nothingFed, stepSize, type StepSize, takesLastTokens } from '../ir/stepping.js';
 import type { CallArrays, CallResult } from '../runtime/call.js';
+import { defined } from '../system/defined.js';
 import { sizeOfCall } from './callWork.js';
 import { Timeline } from './traceEvents.js';
 import type { BatchWork, ScoredTokens } from './work.js';
@@ -126,59 +130,79 @@ export class PlanScorer implements Scorer {
 
 /** The PathScorer that evaluate/ needs: a client of an executor that calls the function `step`. */
 
+/** What the function `step` of a model takes beside tokens, paths and rows. */
+export interface StepShape {
+  /** Whether it could take tokens that the call before it has drawn. */
+  readonly feeds?: boolean | undefined;
+  /** Rows of states of recurrent layers, if the model has such layers. */
+  readonly states?: StateShape | undefined;
+}
+
+export const stepShapeOf = ({ plan }: Pick<CompiledModel, 'plan'>): StepShape => ({
+  feeds: takesLastTokens(plan),
+  states: stateShapeOf(plan),
+});
+
 /**
- * A call as the named inputs of `step`. Nothing is drawn: the most likely token comes for free. `feeds`: it could take
- * tokens that the call before it has drawn; `filters`: it could choose tokens from their logits.
+ * A call as the named inputs of `step`. Nothing is drawn: the most likely token comes for free. `filters`: the function
+ * could choose tokens from their logits.
  */
-export const stepInputs = (batch: PathBatch, feeds = false, filters = false): CallArrays => ({
+export const stepInputs = (
+  { states: trees, ...batch }: PathBatch,
+  { feeds = false, states }: StepShape = {},
+  filters = false,
+): CallArrays => ({
   ...batch,
   ...(feeds ? nothingFed(batch.tokens.length, batch.row.length, filters ? 0 : undefined) : {}),
   ...(filters ? filterInputs([]) : {}),
+  ...(trees === undefined || states === undefined ? {} : treeInputs(trees, states)),
   inverseTemperature: new Float32Array(batch.row.length),
   keyLow: new Int32Array(batch.row.length),
   keyHigh: new Int32Array(batch.row.length),
 });
 
-/** The largest call of `step`, and its cache. */
-export function walkLimits({ capacity }: Pick<DeviceExecutor, 'capacity'>, cacheRows: number): WalkLimits & StepSize {
-  const extents = capacity[STEP];
-  if (extents === undefined) throw new Error('The model has no function that continues paths.');
-  return { ...stepSize(extents), cacheRows };
+/** The memory of a model from call to call. */
+export interface StepMemory extends StepShape {
+  readonly cacheTokens: number;
 }
 
-/** The memory that a model has for keys and values. */
-export interface StepMemory {
-  readonly cacheTokens: number;
-  /** Whether `step` can take tokens that the call before it has drawn. */
-  readonly feeds?: boolean;
+/** The largest call of `step`, and what is kept behind it. */
+export function walkLimits(
+  { capacity }: Pick<DeviceExecutor, 'capacity'>,
+  { cacheTokens, states }: StepMemory,
+): WalkLimits & StepSize {
+  const extents = capacity[STEP];
+  if (extents === undefined) throw new Error('The model has no function that continues paths.');
+  return { ...stepSize(extents), cacheRows: cacheTokens, ...defined({ states: states?.rows }) };
 }
 
 /** Scores over kept keys and values, on every replica. `scorer` records what devices do. */
-export function planPathScorer(
-  executor: DeviceExecutor,
-  { cacheTokens, feeds = false }: StepMemory,
-  scorer: PlanScorer,
-): PathScorer {
+export function planPathScorer(executor: DeviceExecutor, memory: StepMemory, scorer: PlanScorer): PathScorer {
   const replicas = executor.members ?? [executor];
   return {
-    limits: walkLimits(executor, cacheTokens),
+    limits: walkLimits(executor, memory),
     lanes: replicas.length,
     nonFiniteAdvice: scorer.nonFiniteAdvice,
-    open: (index) => openLane(replicas[index]!, index, scorer, feeds),
+    open: (index) => openLane(replicas[index]!, index, scorer, memory),
   };
 }
 
 /** A replica once it has loaded the model. The lane ends with the process. */
-async function openLane(replica: DeviceExecutor, index: number, scorer: PlanScorer, feeds: boolean): Promise<PathLane> {
+async function openLane(
+  replica: DeviceExecutor,
+  index: number,
+  scorer: PlanScorer,
+  memory: StepMemory,
+): Promise<PathLane> {
   await replica.opened?.();
   const { epoch } = replica;
-  const { filtered } = walkLimits(replica, 0);
+  const { filtered } = walkLimits(replica, memory);
   const firstDevice = index * (replica.devices ?? 1);
   return {
     inFlight: inFlightOf(replica),
     score: async (batch) => {
       const number = scorer.nextIndex();
-      const inputs = stepInputs(batch, feeds, filtered !== undefined);
+      const inputs = stepInputs(batch, memory, filtered !== undefined);
       const result = await replica.call(STEP, inputs, epoch);
       const spans = result.spans?.map((span) => ({ ...span, device: firstDevice + span.device }));
       scorer.record(number, batch, spans === undefined ? result : { ...result, spans }, STEP, inputs);

@@ -39,9 +39,7 @@ export function* walkComputation({ scorer, plan }: PathOptions, isLeft: readonly
 function walkCalls(limits: WalkLimits): CallMaker {
   const walk = new Walk(limits);
   return {
-    *take(paths) {
-      for (const path of paths) yield* walk.take(path);
-    },
+    take: (paths) => walk.take([...paths]),
     end: () => walk.end(),
   };
 }

@@ -66,6 +66,22 @@ export interface PathBatch {
   readonly row: Int32Array;
   /** i32[R] the next token whose log-probability is computed. */
   readonly target: Int32Array;
+  /** Of a model with recurrent layers, and of no other. */
+  readonly states?: StateTrees;
+}
+
+/**
+ * How a call goes on from states of recurrent layers. Its tokens are trees, one behind another in depth-first order,
+ * each of which goes on from a row of states. No row is read by one tree and written behind a token of another.
+ */
+export interface StateTrees {
+  /** i32[T] the token of the call that each goes on from; −1: it begins a tree. */
+  readonly parent: Int32Array;
+  /** i32[T] the row that a tree goes on from, of its first token; −1: from zeros. */
+  readonly from: Int32Array;
+  /** i32[S] tokens, and the row that gets the states behind each. No row is written twice. */
+  readonly token: Int32Array;
+  readonly to: Int32Array;
 }
 
 export interface WalkedBatch {
@@ -80,6 +96,8 @@ export interface WalkLimits {
   readonly rows: number;
   /** Rows of the cache: at least those of the longest path and one more. */
   readonly cacheRows: number;
+  /** Rows of states of recurrent layers; absent: the model has no such layers. */
+  readonly states?: number;
 }
 
 /** A model that keeps the keys and values of earlier calls. */

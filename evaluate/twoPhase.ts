@@ -2,12 +2,12 @@
  * Scores choices in two phases, as serving systems with a cache of keys and values do: contexts first, then choices
  * that continue what is cached. Contexts are taken in groups that lie in the cache together. A group takes one or more
  * calls for each phase, and a context that is longer than a call takes several. The next group takes the same rows of
- * the cache.
+ * the cache. Where layers are recurrent, each context of a group has a row of states, from which its choices go on.
  */
 import { UserError } from '../errors.js';
+import { CacheRows, PathCall } from './pathCall.js';
 import type { WalkedBatch, WalkLimits } from './scorer.js';
 import { type Path, pathLength, type ScoredToken } from './tree.js';
-import { CacheRows, PathCall } from './walk.js';
 
 export interface TwoPhaseOptions {
   readonly limits: WalkLimits;
@@ -42,6 +42,9 @@ interface Run {
   readonly slots?: readonly number[];
   readonly tokens: Int32Array;
   readonly scored: readonly Scoring[];
+  /** The row of states that it goes on from, and the one that gets those behind it; −1: none. */
+  readonly from: number;
+  readonly to: number;
 }
 
 /** Choices with the same context. */
@@ -69,8 +72,9 @@ export function groupContexts(
     }),
   );
   const tokens = Math.min(room.contexts, groupTokens);
-  return [...cut([...familyOf.keys()], { tokens, keys: Infinity, rows: Infinity, runs: sequences })].map((runs) => {
-    const families = runs.map((run) => familyOf.get(run)!);
+  const runs = Math.min(sequences, limits.states ?? Infinity);
+  return [...cut([...familyOf.keys()], { tokens, keys: Infinity, rows: Infinity, runs })].map((group) => {
+    const families = group.map((run) => familyOf.get(run)!);
     return { paths: families.flat(), tokens: families.reduce((sum, family) => sum + tokensOf(family), 0) };
   });
 }
@@ -85,16 +89,19 @@ export function* groupCalls(
   const contexts: Run[] = [];
   const choices: Run[] = [];
   const rows = new CacheRows(limits.cacheRows);
-  for (const family of familiesOf(paths)) {
+  for (const [i, family] of familiesOf(paths).entries()) {
+    const stateRow = limits.states === undefined ? -1 : i;
     const run = contextRun(family);
     const slots = rows.takeAll(run.tokens.length);
-    contexts.push(...pieces(run, slots, limits.tokens));
-    choices.push(...choiceRuns(family, slots));
+    contexts.push(...pieces({ ...run, to: stateRow }, slots, limits.tokens));
+    choices.push(...choiceRuns(family, slots, stateRow));
   }
-  for (const runs of cut(contexts, prefill)) yield layCall(runs, ({ slots = [] }) => slots);
+  const lay = (runs: readonly Run[], slotsOf: (run: Run) => readonly number[]): WalkedBatch =>
+    layCall(runs, slotsOf, limits.states !== undefined);
+  for (const runs of cut(contexts, prefill)) yield lay(runs, ({ slots = [] }) => slots);
   for (const runs of cut(choices, { ...limits, tokens: room.call, runs: sequences })) {
     const taken = new Map(runs.map((run) => [run, rows.takeAll(run.tokens.length)]));
-    yield layCall(runs, (run) => taken.get(run)!);
+    yield lay(runs, (run) => taken.get(run)!);
     // Nothing reads them after this call.
     for (const slots of taken.values()) rows.giveBack(slots);
   }
@@ -144,6 +151,7 @@ function requireFits(family: Family, room: Room, limits: WalkLimits, nameOf: (qu
 /** The context, at the end of which the first token of every choice is scored. */
 const contextRun = (family: Family): Run => ({
   before: [],
+  ...{ from: -1, to: -1 },
   tokens: family[0].context,
   scored: family.map(({ question, choice, context, continuation }) => ({
     at: context.length - 1,
@@ -155,11 +163,12 @@ const contextRun = (family: Family): Run => ({
 });
 
 /** A run that begins a path, cut into runs of at most `most` tokens. `slots`: its rows of the cache. */
-function* pieces({ tokens, scored }: Run, slots: readonly number[], most: number): Generator<Run> {
+function* pieces({ tokens, scored, to: stateRow }: Run, slots: readonly number[], most: number): Generator<Run> {
   for (let from = 0; from < tokens.length; from += most) {
     const to = Math.min(from + most, tokens.length);
     yield {
       before: slots.slice(0, from),
+      ...{ from: from === 0 ? -1 : stateRow, to: stateRow },
       slots: slots.slice(from, to),
       tokens: tokens.subarray(from, to),
       scored: scored.filter(({ at }) => at >= from && at < to).map((each) => ({ ...each, at: each.at - from })),
@@ -168,11 +177,12 @@ function* pieces({ tokens, scored }: Run, slots: readonly number[], most: number
 }
 
 /** The choices without their last tokens, which are only scored. A choice of one token needs no run. */
-const choiceRuns = (family: Family, before: readonly number[]): Run[] =>
+const choiceRuns = (family: Family, before: readonly number[], stateRow: number): Run[] =>
   family
     .filter(({ continuation }) => continuation.length > 1)
     .map(({ question, choice, continuation }) => ({
       before,
+      ...{ from: stateRow, to: -1 },
       tokens: continuation.slice(0, -1),
       scored: Array.from(continuation.slice(1), (target, at) => ({ at, target, question, choice, index: at + 1 })),
     }));
@@ -209,15 +219,17 @@ function* cut(runs: readonly Run[], limits: CutLimits): Generator<readonly Run[]
 }
 
 /** Runs side by side. `slotsOf`: the rows of the cache that the new tokens of a run take. */
-function layCall(runs: readonly Run[], slotsOf: (run: Run) => readonly number[]): WalkedBatch {
-  const call = new PathCall();
+function layCall(runs: readonly Run[], slotsOf: (run: Run) => readonly number[], hasStates: boolean): WalkedBatch {
+  const call = new PathCall(hasStates);
   for (const run of runs) {
     const firstToken = call.tokens.length;
     const own = slotsOf(run);
     run.tokens.forEach((token, i) => {
-      call.add(token, run.before.length + i, own[i]!);
+      const before = i === 0 ? { parent: -1, from: run.from } : { parent: call.tokens.length - 1, from: -1 };
+      call.add(token, run.before.length + i, own[i]!, before);
       call.begin.push(call.key.length);
     });
+    if (run.to >= 0) call.keepStates(call.tokens.length - 1, run.to);
     call.key.push(...run.before, ...own);
     for (const { at, target, ...of } of run.scored) {
       call.scored.push({ row: call.row.length, ...of });

@@ -2,50 +2,25 @@
  * A depth-first walk over the tree of all paths, cut into calls anywhere. Keys and values of the path on which the walk
  * stands stay in a cache from call to call, so every common beginning is computed once, however many calls its
  * continuations take: the shots of a task, or a context with many choices. The cache holds one path and one call.
+ * Recurrent layers go on from rows of states, which calls leave where paths will go on (walkStates.ts).
  */
 import { shuffled } from './packing.js';
+import { type Before, CacheRows, NOTHING, PathCall } from './pathCall.js';
 import type { OrderedPaths } from './pathOrder.js';
 import type { WalkedBatch, WalkLimits } from './scorer.js';
 import { commonInputs, type Path, pathLength, type ScoredToken, tokenAt } from './tree.js';
+import { Continuations, type StateNode, StateRows } from './walkStates.js';
 
-/** A token on the walk's path: its row of the cache, and the call and place where it was computed. */
-interface Node {
+/** A token on the walk's path, and its row of the cache. */
+interface Node extends StateNode {
   readonly slot: number;
-  readonly call: number;
-  readonly place: number;
 }
 
-/** A call that is being put together. */
-export class PathCall {
-  readonly tokens: number[] = [];
-  readonly begin: number[] = [];
-  readonly key: number[] = [];
-  readonly row: number[] = [];
-  readonly target: number[] = [];
-  readonly scored: ScoredToken[] = [];
-  private readonly position: number[] = [];
-  private readonly slot: number[] = [];
-
-  /** A token, its depth on its path, and the row of the cache that its key and value go to. */
-  add(token: number, position: number, slot: number): void {
-    this.tokens.push(token);
-    this.position.push(position);
-    this.slot.push(slot);
-  }
-
-  batch(): WalkedBatch {
-    const batch = {
-      tokens: Int32Array.from(this.tokens),
-      position: Int32Array.from(this.position),
-      slot: Int32Array.from(this.slot),
-      begin: Int32Array.from(this.begin),
-      key: Int32Array.from(this.key),
-      row: Int32Array.from(this.row),
-      target: Int32Array.from(this.target),
-    };
-    return { batch, scored: this.scored };
-  }
-}
+/**
+ * Beginnings of fewer tokens are not shared where layers are recurrent: they would make one tree of all that a call
+ * computes, and states of trees go from token to token side by side.
+ */
+const LEAST_OF_STATES = 6;
 
 export class Walk {
   private readonly limits: WalkLimits;
@@ -55,20 +30,42 @@ export class Walk {
   /** Rows of nodes that the walk has left. The call in progress may still read them. */
   private left: number[] = [];
   private call = 0;
-  private current = new PathCall();
+  private current: PathCall;
   private readonly rowOf = new Map<string, number>();
   /** First token of the run that is growing: tokens that continue each other. */
   private runStart = 0;
+  /** Of a model with recurrent layers, and where the paths of the share go on, of which this one is being walked. */
+  private readonly stateRows: StateRows | undefined;
+  private continuations: Continuations | undefined;
+  private index = 0;
 
   constructor(limits: WalkLimits) {
     this.limits = limits;
     this.rows = new CacheRows(limits.cacheRows);
+    if (limits.states !== undefined) this.stateRows = new StateRows(limits.states);
+    this.current = this.newCall();
   }
 
-  /** Takes a path, and keeps what it has in common with the one before. Yields the calls that it fills. */
-  *take(path: Path): Generator<WalkedBatch> {
-    const shared = this.previous === undefined ? 0 : commonInputs(this.previous, path);
-    this.previous = path;
+  /**
+   * Takes paths one after another, and keeps what each has in common with the one before. Yields the calls that they
+   * fill.
+   */
+  *take(paths: readonly Path[]): Generator<WalkedBatch> {
+    const shared = paths.map((path, i) => this.sharedWith(paths[i - 1] ?? this.previous, path));
+    if (this.stateRows !== undefined) this.continuations = new Continuations(paths, shared);
+    for (const [i, path] of paths.entries()) {
+      this.index = i;
+      yield* this.takeOne(path, shared[i]!);
+    }
+    this.previous = paths.at(-1) ?? this.previous;
+  }
+
+  private sharedWith(before: Path | undefined, path: Path): number {
+    const shared = before === undefined ? 0 : commonInputs(before, path);
+    return this.stateRows !== undefined && shared < LEAST_OF_STATES ? 0 : shared;
+  }
+
+  private *takeOne(path: Path, shared: number): Generator<WalkedBatch> {
     this.leave(shared);
     const { context, continuation, question, choice } = path;
     const firstScored = context.length - 1;
@@ -81,6 +78,7 @@ export class Walk {
       score(depth++);
     // A token that an earlier call computed is computed again, with those after it: its distribution is gone.
     if (depth < shared && depth >= firstScored) this.leave(depth);
+    if (this.path.length < pathLength(path)) this.leaveToStates();
     for (depth = this.path.length; depth < pathLength(path); depth++) {
       const isScored = depth >= firstScored;
       if (isScored && this.current.row.length >= this.limits.rows) yield this.finish();
@@ -103,17 +101,38 @@ export class Walk {
     this.runStart = this.current.tokens.length;
   }
 
+  /** Goes back to where the states are known that the next token goes on from. */
+  private leaveToStates(): void {
+    if (this.stateRows === undefined) return;
+    const known = this.path.findLastIndex(({ call, stateRow }) => call === this.call || stateRow >= 0);
+    this.leave(known + 1);
+  }
+
+  /** What the next token goes on from. */
+  private before(): Before {
+    const last = this.path.at(-1);
+    if (last === undefined) return NOTHING;
+    return last.call === this.call ? { parent: last.place, from: -1 } : { parent: -1, from: last.stateRow };
+  }
+
+  private mayReadStates(): boolean {
+    const { from } = this.before();
+    return from < 0 || this.stateRows!.mayRead(from);
+  }
+
   /** Computes the token at `depth`, all before which are on the path. */
   private *visit(depth: number, token: number): Generator<WalkedBatch> {
     const isNewRun = this.runStart === this.current.tokens.length;
     const keys = this.current.key.length + (isNewRun ? 0 : this.path.length) + 1 + (isNewRun ? depth : 0);
-    if (this.current.tokens.length >= this.limits.tokens || keys > this.limits.keys || this.rows.free === 0)
-      yield this.finish();
+    const isFull = this.current.tokens.length >= this.limits.tokens || keys > this.limits.keys || this.rows.free === 0;
+    if (isFull || !this.mayReadStates()) yield this.finish();
     const slot = this.rows.take();
     if (slot === undefined)
       throw new RangeError(`a path of ${depth + 1} tokens needs more than ${this.limits.cacheRows} rows of cache`);
-    this.path.push({ slot, call: this.call, place: this.current.tokens.length });
-    this.current.add(token, depth, slot);
+    const before = this.before();
+    if (before.from >= 0) this.stateRows!.read(before.from);
+    this.path.push({ slot, call: this.call, place: this.current.tokens.length, stateRow: -1 });
+    this.current.add(token, depth, slot, before);
   }
 
   private score(place: number, target: number, of: Omit<ScoredToken, 'row'>): void {
@@ -139,21 +158,35 @@ export class Walk {
 
   private finish(): WalkedBatch {
     this.endRun();
+    this.keepStates();
     const walked = this.current.batch();
     this.rows.giveBack(this.left);
     this.left = [];
-    this.current = new PathCall();
+    this.current = this.newCall();
     this.rowOf.clear();
     this.runStart = 0;
     this.call++;
     return walked;
   }
+
+  /** The states that later calls go on from go to rows. */
+  private keepStates(): void {
+    const { path, stateRows } = this;
+    if (stateRows === undefined) return;
+    const depths = this.continuations?.depths(this.index, path.length) ?? [];
+    for (const { place, stateRow } of stateRows.endCall(path, depths, this.call))
+      this.current.keepStates(place, stateRow);
+  }
+
+  private newCall(): PathCall {
+    return new PathCall(this.stateRows !== undefined);
+  }
 }
 
 /** The calls that score every token of every choice, in the order in which they must be computed. */
-export function* walk(paths: Iterable<Path>, limits: WalkLimits): Generator<WalkedBatch> {
+export function* walk(paths: readonly Path[], limits: WalkLimits): Generator<WalkedBatch> {
   const current = new Walk(limits);
-  for (const path of paths) yield* current.take(path);
+  yield* current.take(paths);
   const last = current.end();
   if (last !== undefined) yield last;
 }
@@ -181,7 +214,7 @@ export function planWalks(paths: OrderedPaths, limits: WalkLimits, lanes = 1): W
   for (const subtree of cutSubtrees(paths, lanes)) {
     const lane = taken.indexOf(Math.min(...taken));
     taken[lane]! += subtree.tokens;
-    for (const path of subtree.paths) count(lane, walks[lane]!.take(path));
+    count(lane, walks[lane]!.take(subtree.paths));
   }
   walks.forEach((walk, lane) => {
     const last = walk.end();
@@ -275,50 +308,5 @@ export class Cutter {
     if (tokens <= most || cut === undefined || shared[cut]! * 4 > tokens) return yield run;
     yield* this.halved({ from: run.from, to: cut }, most);
     yield* this.halved({ from: cut, to: run.to }, most);
-  }
-}
-
-/**
- * Rows of a cache of keys and values. They are handed out in order, round and round, past those that are in use: tokens
- * that follow each other then lie behind each other, and a GPU loads them together.
- */
-export class CacheRows {
-  readonly #isUsed: Uint8Array;
-  #next = 0;
-  #free: number;
-
-  constructor(count: number) {
-    this.#isUsed = new Uint8Array(count);
-    this.#free = count;
-  }
-
-  get free(): number {
-    return this.#free;
-  }
-
-  /** Undefined where all rows are in use. */
-  take(): number | undefined {
-    if (this.#free === 0) return undefined;
-    while (this.#isUsed[this.#next] === 1) this.#next = (this.#next + 1) % this.#isUsed.length;
-    const row = this.#next;
-    this.#isUsed[row] = 1;
-    this.#free--;
-    this.#next = (row + 1) % this.#isUsed.length;
-    return row;
-  }
-
-  /** Throws RangeError where there are not so many. */
-  takeAll(count: number): number[] {
-    return Array.from({ length: count }, () => {
-      const row = this.take();
-      if (row === undefined) throw new RangeError(`${count} rows of a cache are asked for, and fewer are free`);
-      return row;
-    });
-  }
-
-  /** Gives rows back, each of which is in use. */
-  giveBack(rows: readonly number[]): void {
-    for (const row of rows) this.#isUsed[row] = 0;
-    this.#free += rows.length;
   }
 }

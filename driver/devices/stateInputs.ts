@@ -4,6 +4,7 @@
  * which goes on from one row.
  */
 import type { DraftBranches, StateRows, StepMessage } from '../../engine/device.js';
+import type { StateTrees } from '../../evaluate/scorer.js';
 import { STEP_STATES } from '../../ir/stepping.js';
 import { NO_BRANCHES } from './branches.js';
 
@@ -104,42 +105,45 @@ function tokensBefore({ from: first, count, branches = NO_BRANCHES, tokens }: St
 export function stateInputs(
   message: StepMessage,
   moved: Int32Array | undefined,
-  { tails, hasScans }: StateShape,
+  shape: StateShape,
 ): Readonly<Record<string, Int32Array>> {
   const { count, tokens, states = NO_STATES } = message;
-  const length = tokens.length;
   const placeOf = (token: number): number => (moved === undefined ? token : moved[token]!);
-  const parent = new Int32Array(length).fill(-1);
+  const parent = new Int32Array(tokens.length).fill(-1);
   tokensBefore(message).forEach((before, token) => {
     if (before >= 0) parent[placeOf(token)] = placeOf(before);
   });
-  const from = new Int32Array(length).fill(-1);
+  const from = new Int32Array(tokens.length).fill(-1);
   let first = 0;
   count.forEach((each, part) => {
     from[placeOf(first)] = states.from[part]!;
     first += each;
   });
+  return treeInputs({ parent, from, token: states.token.map(placeOf), to: states.to }, shape);
+}
+
+/** The inputs for trees of tokens in the order of a call. */
+export function treeInputs(
+  { parent, from, token, to: rows }: StateTrees,
+  { tails, hasScans }: Pick<StateShape, 'tails' | 'hasScans'>,
+): Readonly<Record<string, Int32Array>> {
   const subtreeEnd = Int32Array.from(parent, (_, at) => at + 1);
-  for (let at = length - 1; at >= 0; at--)
+  for (let at = parent.length - 1; at >= 0; at--)
     if (parent[at]! >= 0) subtreeEnd[parent[at]!] = Math.max(subtreeEnd[parent[at]!]!, subtreeEnd[at]!);
-  const [to, also] = [new Int32Array(length).fill(-1), new Int32Array(length).fill(-1)];
-  states.token.forEach((token, i) => {
-    const at = placeOf(token);
-    (to[at]! < 0 ? to : also)[at] = states.to[i]!;
+  const [to, also] = [new Int32Array(parent.length).fill(-1), new Int32Array(parent.length).fill(-1)];
+  token.forEach((at, i) => {
+    (to[at]! < 0 ? to : also)[at] = rows[i]!;
   });
   const { stateFrom, stateTo, stateAlso } = STEP_STATES;
   return {
     subtreeEnd,
     ...(hasScans ? { [stateFrom]: from, [stateTo]: to, [stateAlso]: also } : {}),
-    ...(tails === 0 ? {} : tailInputs(parent, from, { places: states.token.map(placeOf), to: states.to }, tails)),
+    ...(tails === 0 ? {} : tailInputs({ parent, from, token, to: rows }, tails)),
   };
 }
 
-/** `places`, `to`: tokens of the call, and the row of states that each goes to. */
 function tailInputs(
-  parent: Int32Array,
-  from: Int32Array,
-  { places, to }: { readonly places: Int32Array; readonly to: Int32Array },
+  { parent, from, token: places, to }: StateTrees,
   tails: number,
 ): Readonly<Record<string, Int32Array>> {
   const fresh = new Int32Array(parent.length);

@@ -1,7 +1,7 @@
 /** Steps of a model in the process that has its devices: messages in, calls of its functions, answers out. */
 import type { PageCopies, StepAnswer, StepMessage } from '../../engine/device.js';
 import { PAGE_TOKENS } from '../../engine/pages.js';
-import { COPY, DRAFT, type InputDecl, type StateDecl, STEP } from '../../ir/function.js';
+import { COPY, DRAFT, type InputDecl, STEP } from '../../ir/function.js';
 import type { Plan } from '../../ir/plan.js';
 import { cacheTokensOf, COPIED_ROWS, LAST_TOKEN_ROWS, STEP_STATES, stepSize } from '../../ir/stepping.js';
 import { type CallArrays, type CallResult, snapshotOf } from '../../runtime/call.js';
@@ -37,7 +37,7 @@ export function tableShape(
     keptRows: takes('isFed') ? LAST_TOKEN_ROWS : undefined,
     filters: takes('topK'),
     hasClasses: !takes('target'),
-    ...defined({ adapters: slotInputs(inputs, slot), states: stateShape(inputs, plan.states) }),
+    ...defined({ adapters: slotInputs(inputs, slot), states: stateShapeOf(plan) }),
     ...defined({
       draft: draft && {
         keptRows: LAST_TOKEN_ROWS,
@@ -48,8 +48,12 @@ export function tableShape(
   };
 }
 
-/** Rows of states that a function reads and writes; undefined if it has none. */
-function stateShape(inputs: readonly InputDecl[], states: readonly StateDecl[]): StateShape | undefined {
+/** Rows of states that the function `step` of a plan reads and writes; undefined if there are none. */
+export function stateShapeOf({
+  functions,
+  states,
+}: Pick<Plan<unknown>, 'functions' | 'states'>): StateShape | undefined {
+  const { inputs = [] } = functions.find(({ interface: { name } }) => name === STEP)?.interface ?? {};
   const rowsOf = (input: string): number => {
     const role = inputs.find(({ name }) => name === input)?.role;
     return (role?.kind === 'slot' && states.find(({ name }) => name === role.state)?.rows) || 0;

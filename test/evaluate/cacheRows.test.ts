@@ -1,7 +1,7 @@
 /** Rows of a cache, handed out round and round. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { CacheRows } from '../../evaluate/walk.js';
+import { CacheRows } from '../../evaluate/pathCall.js';
 
 describe('rows of a cache', () => {
   it('are handed out in order, past those in use, and again when they come back', () => {

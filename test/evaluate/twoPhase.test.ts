@@ -33,8 +33,10 @@ describe('scoring in two phases', () => {
         fc.integer({ min: 8, max: 40 }),
         fc.integer({ min: 1, max: 6 }),
         fc.integer({ min: 1, max: 30 }),
-        (paths, tokens, rows, contextRows, sequences, prefillTokens) => {
-          const limits = { tokens, rows, keys: 12 + rows, cacheRows: tokens + contextRows };
+        fc.option(fc.integer({ min: 1, max: 4 }), { nil: undefined }),
+        (paths, tokens, rows, contextRows, sequences, prefillTokens, states) => {
+          const own = states === undefined ? {} : { states };
+          const limits = { tokens, rows, keys: 12 + rows, cacheRows: tokens + contextRows, ...own };
           expect(check(paths, { limits, sequences, prefillTokens }).tokens).toBe(measureTree(paths, 'context').tokens);
         },
       ),
@@ -62,6 +64,11 @@ describe('scoring in two phases', () => {
     const brief = Int32Array.of(7, 7);
     const uneven = questions(2).map((path) => (path.question === 1 ? { ...path, context: brief } : path));
     expect(check(uneven, { limits }).calls).toBe(2 + 2);
+  });
+
+  it('has a row of states for each context of a group', () => {
+    expect(check(questions(5), { limits: { ...roomy, states: 5 } }).calls).toBe(2);
+    expect(check(questions(5), { limits: { ...roomy, states: 2 } }).calls).toBe(2 * 3);
   });
 
   it('refuses a choice that fits no call, and a context that fits no cache', () => {

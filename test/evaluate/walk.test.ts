@@ -5,7 +5,7 @@ import { orderPaths } from '../../evaluate/pathOrder.js';
 import type { WalkLimits } from '../../evaluate/scorer.js';
 import { measureTree, type Path, pathLength } from '../../evaluate/tree.js';
 import { walk } from '../../evaluate/walk.js';
-import { checkCalls, someQuestions } from '../support/pathCalls.js';
+import { checkCalls, someQuestions, stretched } from '../support/pathCalls.js';
 
 const check = (paths: readonly Path[], limits: WalkLimits): ReturnType<typeof checkCalls> =>
   checkCalls(paths, walk(orderPaths(paths).paths, limits), limits);
@@ -47,5 +47,43 @@ describe('the walk', () => {
       tokens: 50 + 40 * 4,
       calls: 12,
     });
+  });
+
+  it('goes on from rows of states, few or many, and computes again what has none', () => {
+    fc.assert(
+      fc.property(
+        someQuestions,
+        fc.boolean(),
+        fc.integer({ min: 1, max: 40 }),
+        fc.integer({ min: 1, max: 12 }),
+        fc.integer({ min: 0, max: 30 }),
+        fc.integer({ min: 0, max: 40 }),
+        fc.integer({ min: 2, max: 6 }),
+        (some, isStretched, tokens, rows, more, keys, states) => {
+          const paths = isStretched ? stretched(some) : some;
+          const longest = Math.max(...paths.map(pathLength));
+          const limits = { tokens, rows, keys: longest + keys, cacheRows: longest + 1 + more };
+          check(paths, { ...limits, states });
+          if (isStretched) expect(check(paths, { ...limits, states: 256 })).toEqual(check(paths, limits));
+        },
+      ),
+      { numRuns: 150, seed: 19 },
+    );
+  });
+
+  it('keeps the states that save most where rows are too few', () => {
+    // Paths that leave the first one at 90, 80, 30 and 28 tokens, in calls that end long before.
+    const first = Int32Array.from({ length: 100 }, (_, i) => i);
+    const leaving = [100, 90, 80, 30, 28].map((kept, question): Path => ({
+      question,
+      choice: 0,
+      context: Int32Array.from([...first.subarray(0, kept), ...Array.from({ length: 20 }, (_, i) => 1000 - kept + i)]),
+      continuation: Int32Array.of(5),
+    }));
+    const limits = { tokens: 10, rows: 100, keys: 1000, cacheRows: 300 };
+    const all = measureTree(leaving, 'tree').tokens;
+    const tokensWith = (states: number): number =>
+      checkCalls(leaving, walk(leaving, { ...limits, states }), { ...limits, states }).tokens;
+    expect([6, 5, 4, 3].map((states) => tokensWith(states) - all)).toEqual([0, 2, 12, 40]);
   });
 });

@@ -12,10 +12,11 @@ import { bareQuestion, randomQuestions } from './support/questions.js';
 describe('a plan of walks', () => {
   it('counts what one device computes, call by call (random questions)', async () => {
     await fc.assert(
-      fc.asyncProperty(randomQuestions(), fc.integer({ min: 1, max: 60 }), async (tokenized, tokens) => {
+      fc.asyncProperty(randomQuestions(), fc.integer({ min: 1, max: 60 }), fc.boolean(), async (...given) => {
+        const [tokenized, tokens, hasStates] = given;
         const paths = pathsOf(tokenized);
         const cacheRows = Math.max(0, ...paths.map(pathLength)) + tokens;
-        const pathScorer = fakePathScorer({ tokens, cacheRows });
+        const pathScorer = fakePathScorer({ tokens, cacheRows, ...(hasStates ? { states: 3 } : {}) });
         const plan = planWalks(orderPaths(paths), pathScorer.limits);
         const questions = tokenized.map(bareQuestion);
         await evaluate({ questions, tokenized, scorer: fakeScorer(), sharing: 'tree', pathScorer });

@@ -2,14 +2,17 @@
 import fc from 'fast-check';
 import type { WalkedBatch, WalkLimits } from '../../evaluate/scorer.js';
 import type { Path } from '../../evaluate/tree.js';
+import { StateMemory } from './stateRows.js';
 
-/** Runs the calls over a cache that knows, for each row, the tokens up to the one written there. */
+/** Runs the calls over a cache, and states, that know for each row the tokens up to the one written there. */
 export function checkCalls(
   paths: readonly Path[],
   walked: Iterable<WalkedBatch>,
   limits: WalkLimits,
 ): { readonly tokens: number; readonly calls: number } {
   const cache = new Map<number, string>();
+  const extend = (before: string, token: number): string => (before === '' ? `${token}` : `${before},${token}`);
+  const states = limits.states === undefined ? undefined : new StateMemory(limits.states, '', extend);
   const found = new Map<string, string>();
   let tokens = 0;
   let calls = 0;
@@ -34,6 +37,7 @@ export function checkCalls(
       const values = path === '' ? [] : path.split(',').map((slot) => cache.get(Number(slot))!.split(',').at(-1)!);
       expectEqual([...values, batch.tokens[t]].join(), cache.get(batch.slot[t]!)!);
     });
+    states?.call(batch).forEach((path, t) => expectEqual(path, cache.get(batch.slot[t]!)!));
     for (const { row, question, choice, index } of scored) {
       const key = `${question} ${choice} ${index}`;
       if (found.has(key)) throw new Error(`${key} is scored twice`);
@@ -56,6 +60,13 @@ function expectEqual(found: string | undefined, wanted: string): void {
 
 const tokensOf = (least: number, most: number): fc.Arbitrary<Int32Array> =>
   fc.array(fc.integer({ min: 0, max: 2 }), { minLength: least, maxLength: most }).map((list) => Int32Array.from(list));
+
+/** Contexts in which each token comes seven times, so that what paths share is worth a tree. */
+export const stretched = (paths: readonly Path[]): Path[] =>
+  paths.map((path) => ({
+    ...path,
+    context: Int32Array.from([...path.context].flatMap((token) => new Array<number>(7).fill(token))),
+  }));
 
 /** The choices of a few questions over three tokens, which often begin with the same ones. */
 export const someQuestions = fc

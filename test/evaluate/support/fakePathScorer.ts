@@ -1,5 +1,6 @@
 /** A PathScorer without a model: each row of a cache holds a hash of the path up to the token that it belongs to. */
 import type { PathBatch, PathScorer, ScoredRows, WalkLimits } from '../../../evaluate/scorer.js';
+import { StateMemory } from '../../support/stateRows.js';
 import { EMPTY, extend, isArgmaxOf, logProbOf } from './fakeScorer.js';
 
 export interface FakePathOptions extends Partial<WalkLimits> {
@@ -16,7 +17,7 @@ export interface FakePathScorer extends PathScorer {
 }
 
 /** Every token is written before any is read, as kernels do. */
-function scoreOn(cache: Map<number, number>, batch: PathBatch): ScoredRows {
+function scoreOn({ cache, states }: Pick<FakeDevice, 'cache' | 'states'>, batch: PathBatch): ScoredRows {
   const { tokens, position, slot, begin, key, row, target } = batch;
   const own = new Set(slot);
   if (own.size !== slot.length) throw new Error('a row of the cache is written twice');
@@ -25,6 +26,9 @@ function scoreOn(cache: Map<number, number>, batch: PathBatch): ScoredRows {
     const before = depth === 0 ? EMPTY : cache.get(key[begin[t]! + depth - 1]!);
     if (before === undefined) throw new Error(`token ${t} reads a row that is empty`);
     cache.set(at, extend(before, tokens[t]!, depth));
+  });
+  states?.call(batch).forEach((hash, t) => {
+    if (hash !== cache.get(slot[t]!)) throw new Error(`the states behind token ${t} are of another path`);
   });
   const hashes = Array.from(row, (t) => cache.get(slot[t]!)!);
   return {
@@ -36,19 +40,23 @@ function scoreOn(cache: Map<number, number>, batch: PathBatch): ScoredRows {
 /** A device: its memory stays from one opening of its lane to the next, until its process ends. */
 interface FakeDevice {
   cache: Map<number, number>;
+  states: StateMemory<number> | undefined;
   epoch: number;
   last: Promise<unknown>;
 }
 
 export function fakePathScorer(options: FakePathOptions = {}): FakePathScorer {
-  const { tokens = 64, keys = 4096, rows = 64, cacheRows = 256, lanes = 1, inFlight = 2 } = options;
+  const { tokens = 64, keys = 4096, rows = 64, cacheRows = 256, lanes = 1, inFlight = 2, states } = options;
+  const newStates = (): StateMemory<number> | undefined =>
+    states === undefined ? undefined : new StateMemory(states, EMPTY, extend);
   const devices = Array.from({ length: lanes }, (): FakeDevice => ({
     cache: new Map(),
+    states: newStates(),
     epoch: 0,
     last: Promise.resolve(),
   }));
   const scorer: FakePathScorer = {
-    limits: { tokens, keys, rows, cacheRows },
+    limits: { tokens, keys, rows, cacheRows, ...(states === undefined ? {} : { states }) },
     lanes,
     calls: [],
     open: (lane) => {
@@ -64,12 +72,13 @@ export function fakePathScorer(options: FakePathOptions = {}): FakePathScorer {
         const scored = device.last.then(async () => {
           if (device.epoch !== epoch) throw processEnded();
           await options.before?.(lane, index);
-          return scoreOn(device.cache, batch);
+          return scoreOn(device, batch);
         });
         device.last = scored.catch((error: Error) => {
           if (error.name !== 'ProcessEnded' || device.epoch !== epoch) return;
           device.epoch++;
           device.cache = new Map();
+          device.states = newStates();
         });
         return scored;
       };
