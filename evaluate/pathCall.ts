@@ -27,7 +27,7 @@ export class PathCall {
     if (hasStates) this.states = { parent: [], from: [], token: [], to: [] };
   }
 
-  /** A token, its depth on its path, the row of the cache that its key and value go to, and what states it goes on from. */
+  /** A token, its depth on its path, the row of the cache for its key and value, and what its states go on from. */
   add(token: number, position: number, slot: number, { parent, from }: Before): void {
     this.tokens.push(token);
     this.position.push(position);

@@ -34,8 +34,9 @@ export class Walk {
   private readonly rowOf = new Map<string, number>();
   /** First token of the run that is growing: tokens that continue each other. */
   private runStart = 0;
-  /** Of a model with recurrent layers, and where the paths of the share go on, of which this one is being walked. */
+  /** Of a model with recurrent layers. */
   private readonly stateRows: StateRows | undefined;
+  /** Where the paths that were taken together go on, and which of them is being walked. */
   private continuations: Continuations | undefined;
   private index = 0;
 

@@ -1,4 +1,4 @@
-/** Beginnings of questions that are kept by a model with recurrent layers, and questions that are longer than a call. */
+/** Beginnings that a model with recurrent layers keeps, of questions that are longer than a call. */
 import { expect, test } from 'vitest';
 import { RECURRENT_FILES } from '../support/recurrentFiles.js';
 import { questions, writeCheckpoint, writeData } from './smallModel.js';

@@ -1,6 +1,7 @@
 /**
  * Models with recurrent layers on a real device, of made-up weights: texts that go on from rows of states, beside
- * drafts and branches, get the bits of scoring. Heads are as wide as those of published models.
+ * drafts and branches, get the bits of scoring, and so do questions whose beginnings are kept. Heads are as wide as
+ * those of published models.
  */
 import assert from 'node:assert/strict';
 import { copyFileSync, writeFileSync } from 'node:fs';
@@ -11,6 +12,7 @@ import { deviceModelOf } from '../../driver/devices/deviceModel.js';
 import { Phases } from '../../driver/phases.js';
 import { RECURRENT_FILES } from '../support/recurrentFiles.js';
 import { SILENT } from '../support/silent.js';
+import { checkQuestions } from '../support/walkedQuestions.js';
 import { checkWalk } from '../support/walkedSteps.js';
 import { DEMO } from './command.js';
 import { deviceHere } from './device.js';
@@ -18,6 +20,7 @@ import { temporaryFolder } from './support.js';
 
 const { skip } = await deviceHere();
 const CACHE_TOKENS = 16 * 512;
+const ASKED = { seed: 5, vocab: 1500, length: 150 };
 const WIDER = {
   ...{ hidden_size: 512, intermediate_size: 1024, num_attention_heads: 4, num_key_value_heads: 2, vocab_size: 2000 },
   max_position_embeddings: 1024,
@@ -51,6 +54,11 @@ describe('steps over rows of states', { skip }, () => {
         const device = deviceModelOf(model, CACHE_TOKENS, { feeds: true });
         for (const most of [300, 40, 9])
           assert.ok((await checkWalk(model, device, { seed: most, vocab: 1500, texts: 12, length: 90, most })) > 500);
+        for (const [most, states] of [
+          [512, 16],
+          [50, 4],
+        ] as const)
+          assert.ok((await checkQuestions(model, CACHE_TOKENS, { ...ASKED, most, states })) > 40);
       } finally {
         await model.close();
       }

@@ -39,7 +39,7 @@ describe.each(Object.entries(RECURRENT_FILES))('questions of %s', (_, json) => {
       ]),
     );
     const found = new Set<string>();
-    for (const { inputs: given, scored } of walkedCalls(paths, limits, model.states!, isTwoPhase)) {
+    for (const { inputs: given, scored } of walkedCalls(paths, limits, { states: model.states! }, isTwoPhase)) {
       const params = asDoubles(given as Readonly<Record<string, Int32Array>>);
       const [T, C, R, S] = ['tokens', 'key', 'row', 'tailSlot'].map((name) => params.get(name)!.length);
       const env = { sizes: { T: T!, C: C!, R: R!, S: S! }, params, states: kept, weights };

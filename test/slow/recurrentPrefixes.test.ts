@@ -1,14 +1,16 @@
 /**
  * Questions of models with recurrent layers whose beginnings are kept in rows of states, in calls that are shorter than
  * some of them: the same files as in trees, on any number of devices, from an artifact, in two phases, and where a run
- * or one of its devices is killed. Needs the data folder beside the repository.
+ * or one of its devices is killed, also by programs. Needs the data folder beside the repository.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { beforeAll, describe, expect, test } from 'vitest';
+import { pathToFileURL } from 'node:url';
+import { beforeAll, describe, expect, test, vi } from 'vitest';
+import type * as Library from '../../index.js';
 import { midst } from '../e2e/children.js';
 import { questions, writeData, type WrittenQuestion } from '../e2e/smallModel.js';
-import { isBuilt, killedAt, ROOT, success, temporaryFolder, textOf, tilewright } from '../e2e/support.js';
+import { environment, isBuilt, killedAt, ROOT, success, temporaryFolder, textOf, tilewright } from '../e2e/support.js';
 import { RECURRENT_CHECKPOINTS } from '../support/familyCheckpoints.js';
 
 const FAMILIES = join(ROOT, '..', 'shared', 'checkpoints', 'families');
@@ -50,6 +52,7 @@ describe.skipIf(!existsSync(FAMILIES) || !isBuilt).each(RECURRENT_CHECKPOINTS)('
   let repeated = '';
   let samples = '';
   beforeAll(async () => {
+    for (const [name, value] of Object.entries(environment())) vi.stubEnv(name, value);
     ({ out: repeated } = await score('--target', 'cpu', '--batch-tokens', '512', '--prefixes', 'repeat'));
     samples = textOf(repeated, 'samples');
   });
@@ -112,5 +115,28 @@ describe.skipIf(!existsSync(FAMILIES) || !isBuilt).each(RECURRENT_CHECKPOINTS)('
     );
     expect(stderr).toMatch(/device 1: the device process ended \(SIGKILL\): another one takes over/);
     expect(textOf(survived, 'samples')).toBe(samples);
+  });
+
+  test('scores and generates in one program, which share rows of states', async () => {
+    const { openModel } = (await import(pathToFileURL(join(ROOT, 'dist', 'index.js')).href)) as typeof Library;
+    const open = await openModel({ model, target: 'cpu', threads: 2, batchTokens: 256, cacheTokens: 1024 });
+    const asked = withShots(30);
+    const write = async (): Promise<readonly (readonly number[])[]> => {
+      const texts: (readonly number[])[] = [];
+      for await (const event of open.generate({ prompts: [asked[0]!.context], maxNewTokens: 6, ignoreEos: true }))
+        if (event.kind === 'end') texts.push(event.tokens, event.logProbs);
+      return texts;
+    };
+    const score = async (more: Partial<Library.ScoreOptions>) =>
+      (await open.score({ task: 'multiple_choice', data: asked.map((each) => ({ ...each })), ...more })).answers;
+    try {
+      const text = await write();
+      const wanted = await score({ prefixes: 'repeat' });
+      expect(await Promise.all([score({ prefixes: 'keep' }), write()])).toEqual([wanted, text]);
+      expect(await score({ sharing: 'kv' })).toEqual(wanted);
+      expect(await write()).toEqual(text);
+    } finally {
+      await open.close();
+    }
   });
 });

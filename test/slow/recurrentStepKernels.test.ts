@@ -109,7 +109,7 @@ describe.each(Object.entries(RECURRENT_FILES))('steps of %s on a GPU', (_, json)
     const wanted = run(score, sizes, asDoubles(inputs)).logProb;
     const limits = { tokens: 13, keys: 1000, rows: 24, cacheRows: 96, states };
     let kept = empty;
-    for (const { inputs: given, scored } of walkedCalls(paths, limits, model.states!, isTwoPhase)) {
+    for (const { inputs: given, scored } of walkedCalls(paths, limits, { states: model.states! }, isTwoPhase)) {
       const [T, C, R, S] = ['tokens', 'key', 'row', 'tailSlot'].map((name) => given[name]!.length);
       const own = run(step, { T: T!, C: C!, R: R!, S: S! }, new Map([...asDoubles(given), ...kept]));
       for (const [row, name] of scored) expect(own.logProb[row], name).toBe(wanted[rows.get(name)!]);

@@ -1,7 +1,7 @@
 /**
  * Models with recurrent layers: steps against scoring, to the bit, on a CPU. Texts go on in pieces of any length, from
- * rows of states that others have left, beside drafts and branches that are dropped. Needs the data folder beside the
- * repository.
+ * rows of states that others have left, beside drafts and branches that are dropped; beginnings of questions are kept.
+ * Needs the data folder beside the repository.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,6 +12,7 @@ import { Phases } from '../../driver/phases.js';
 import { environment, isBuilt, ROOT } from '../e2e/support.js';
 import { RECURRENT_CHECKPOINTS } from '../support/familyCheckpoints.js';
 import { SILENT } from '../support/silent.js';
+import { checkQuestions } from '../support/walkedQuestions.js';
 import { checkWalk } from '../support/walkedSteps.js';
 
 const FAMILIES = join(ROOT, '..', 'shared', 'checkpoints', 'families');
@@ -40,6 +41,11 @@ describe.skipIf(!existsSync(FAMILIES) || !isBuilt)('steps over states on a CPU',
     ] as const) {
       await checkWalk(model, device, { seed, vocab: 1500, texts: 5, length: 70, most });
     }
+    for (const [most, states] of [
+      [100, 16],
+      [9, 3],
+    ] as const)
+      expect(await checkQuestions(model, CACHE_TOKENS, { seed: 6, vocab: 1500, length: 60, most, states })).toBe(48);
     await model.close();
   });
 });
