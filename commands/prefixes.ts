@@ -95,6 +95,14 @@ const longestText = (questions: readonly Pick<Question, 'context' | 'choices'>[]
 /** Memory for a question of `longest` tokens and a call: a power of two, since each size has kernels of its own. */
 const cacheFor = (longest: number, maxTokens: number): number => 2 ** Math.ceil(Math.log2(longest + maxTokens));
 
+/**
+ * What a token takes over kept states of recurrent layers, of what it takes in trees: 1.08 and 1.13 of questions with
+ * five shots (docs/log/families.md, Kept states).
+ */
+const COST_OVER_STATES = 1.1;
+/** Tokens in trees that take as long as `kept` over what is kept. */
+const costOf = (kept: number, hasStates: boolean): number => (hasStates ? COST_OVER_STATES * kept : kept);
+
 /** How long questions may be where more follow that are not known yet. */
 const foreseenOf = (longest: number, { contextLength }: Pick<ModelLimits, 'contextLength'>): number =>
   Math.min(Math.max(2 * longest, FORESEEN), contextLength);
@@ -226,7 +234,9 @@ export async function keepWithin(
         (oversized === undefined ? '' : '; or larger calls: --batch-tokens, or batchTokens of openModel'),
     );
   }
-  return isChoice && !isWorth(trees, kept) ? packed : { ...packed, cacheTokens };
+  return isChoice && !isWorth(trees, costOf(kept, stateShapeOf(model.plan) !== undefined))
+    ? packed
+    : { ...packed, cacheTokens };
 }
 
 /** Counts tokens both ways, chooses, and compiles the model for the choice. */
@@ -255,7 +265,8 @@ export async function packWithPrefixes(
   const isChoice = prefixes === 'auto' && oversized === undefined;
   if (prefixes === 'repeat' || sharing !== 'tree') return repeated;
   // Where more questions follow, memory is there in any case.
-  const isWorth = !isChoice || (isFirst ? isWorthKeepingWithin(trees, shared) : isWorthKeeping(trees, shared));
+  const isEnoughSaved = isFirst ? isWorthKeepingWithin : isWorthKeeping;
+  const isWorth = !isChoice || isEnoughSaved(trees, costOf(shared, loading.checkpoint.model.states !== undefined));
   if (!isWorth && !isFirst) return repeated;
   if (prefixes === 'keep' && wanted < least)
     throw new UsageError(

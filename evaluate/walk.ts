@@ -79,7 +79,10 @@ export class Walk {
       score(depth++);
     // A token that an earlier call computed is computed again, with those after it: its distribution is gone.
     if (depth < shared && depth >= firstScored) this.leave(depth);
-    if (this.path.length < pathLength(path)) this.leaveToStates();
+    if (this.path.length < pathLength(path)) {
+      if (this.wouldFillCall()) yield this.finish();
+      this.leaveToStates();
+    }
     for (depth = this.path.length; depth < pathLength(path); depth++) {
       const isScored = depth >= firstScored;
       if (isScored && this.current.row.length >= this.limits.rows) yield this.finish();
@@ -107,6 +110,17 @@ export class Walk {
     if (this.stateRows === undefined) return;
     const known = this.path.findLastIndex(({ call, stateRow }) => call === this.call || stateRow >= 0);
     this.leave(known + 1);
+  }
+
+  /**
+   * Whether all that the call has room for would be one tree, whose states go from token to token: what follows a long
+   * beginning, such as the shots of many questions. In the next call they are trees of their own behind a row.
+   */
+  private wouldFillCall(): boolean {
+    const last = this.path.at(-1);
+    if (this.continuations === undefined || last?.call !== this.call) return false;
+    const room = this.limits.tokens - this.current.tokens.length;
+    return this.continuations.tokensBehind(this.index, this.path.length) >= room;
   }
 
   /** What the next token goes on from. */

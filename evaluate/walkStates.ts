@@ -3,7 +3,7 @@
  * a token goes on from the states behind the one before it, which are in the call that computes both, or in a row. When
  * a call ends, the states behind some nodes of the path go to rows: where it ends, and where later paths will leave it.
  */
-import type { Path } from './tree.js';
+import { type Path, pathLength } from './tree.js';
 
 /** What states need to know of a token on the walk's path. */
 export interface StateNode {
@@ -77,12 +77,16 @@ export class Continuations {
   private readonly kept: readonly number[];
   /** For each path, the next one that keeps less; behind the last where there is none. */
   private readonly nextLess: Int32Array;
+  /** Tokens that the paths before each have more than the ones before them. */
+  private readonly before: Float64Array;
 
   /** `shared`: leading tokens that each has in common with the one before. */
   constructor(paths: readonly Path[], shared: readonly number[]) {
     // A scored token that is not of the call in progress is computed again.
     this.kept = paths.map(({ context }, i) => Math.min(shared[i]!, context.length - 1));
     this.nextLess = new Int32Array(paths.length).fill(paths.length);
+    this.before = new Float64Array(paths.length + 1);
+    paths.forEach((path, i) => (this.before[i + 1] = this.before[i]! + pathLength(path) - this.kept[i]!));
     const waiting: number[] = [];
     this.kept.forEach((kept, i) => {
       while (waiting.length > 0 && this.kept[waiting.at(-1)!]! > kept) this.nextLess[waiting.pop()!] = i;
@@ -96,5 +100,12 @@ export class Continuations {
     for (let i = index + 1; i < this.kept.length && depths.at(-1)! > 0; i = this.nextLess[i]!)
       if (this.kept[i]! < depths.at(-1)!) depths.push(this.kept[i]!);
     return depths.reverse();
+  }
+
+  /** Tokens of path `index` and those behind it until one keeps fewer than `depth`. */
+  tokensBehind(index: number, depth: number): number {
+    let end = index + 1;
+    while (end < this.kept.length && this.kept[end]! >= depth) end = this.nextLess[end]!;
+    return this.before[end]! - this.before[index]!;
   }
 }

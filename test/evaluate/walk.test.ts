@@ -64,11 +64,28 @@ describe('the walk', () => {
           const longest = Math.max(...paths.map(pathLength));
           const limits = { tokens, rows, keys: longest + keys, cacheRows: longest + 1 + more };
           check(paths, { ...limits, states });
-          if (isStretched) expect(check(paths, { ...limits, states: 256 })).toEqual(check(paths, limits));
+          if (!isStretched) return;
+          // A call that ends before it is full may make the next one compute the end of a context again.
+          const [plain, kept] = [check(paths, limits), check(paths, { ...limits, states: 256 })];
+          expect(kept.tokens - plain.tokens).toBeLessThanOrEqual(kept.calls);
         },
       ),
       { numRuns: 150, seed: 19 },
     );
+  });
+
+  it('leaves the states behind shots, so that questions are trees of their own', () => {
+    const shots = Int32Array.from({ length: 50 }, (_, i) => i);
+    const paths = Array.from({ length: 40 }, (_, question): Path => ({
+      question,
+      choice: 0,
+      context: Int32Array.from([...shots, 100 + question, 7, 8, 9]),
+      continuation: Int32Array.of(5),
+    }));
+    const calls = [...walk(paths, { tokens: 100, rows: 100, keys: 10_000, cacheRows: 200, states: 16 })];
+    expect(calls.map(({ batch }) => batch.tokens.length)).toEqual([54, 100, 56]);
+    // In each, how many trees go on from a row of states.
+    expect(calls.map(({ batch }) => batch.states!.from.filter((row) => row >= 0).length)).toEqual([0, 25, 14]);
   });
 
   it('keeps the states that save most where rows are too few', () => {

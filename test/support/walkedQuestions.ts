@@ -76,7 +76,7 @@ export async function checkQuestions(
   let compared = 0;
   for (const isTwoPhase of [false, true])
     for (const { inputs: given, scored } of walkedCalls(paths, limits, memory, isTwoPhase)) {
-      const { logProb } = scoredRows(await executor.call(STEP, given));
+      const { logProb } = scoredRows(await executor.call(STEP, given, executor.epoch));
       for (const [row, name] of scored) {
         const [found, own] = [logProb[row], wanted.logProb[rows.get(name)!]];
         if (found !== own) throw new Error(`${name} of calls of ${most}: ${found}, not ${own}`);
