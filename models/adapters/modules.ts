@@ -192,7 +192,7 @@ export function modelForTask(
   if (task === undefined || model.config.head !== undefined) return model;
   const suffix = CLASS_SUFFIX[task];
   const { id2label: _, num_labels: __, label2id: ___, ...json } = readJson(configPath, task, hint);
-  const name = String(classOf(json) ?? model.config.architecture).replace(/ForCausalLM$/, suffix);
+  const name = String(classOf(json) ?? model.config.architecture).replace(/(?:ForCausalLM|LMHeadModel)$/, suffix);
   if (!name.endsWith(suffix) || 'text_config' in json)
     throw new UserError(`${configPath}: an adapter of task ${task} needs a language model of a known class`, hint);
   const described = describeModel(

@@ -54,6 +54,17 @@ describe('matrices that are stored as [in, out]', () => {
   });
 });
 
+describe('a class without ForCausalLM', () => {
+  it('has a head of classes where an adapter was trained for one', () => {
+    const gpt2 = base('gpt2', 'GPT2LMHeadModel', { n_embd: 8, n_head: 2, n_layer: 1, n_positions: 16, vocab_size: 10 });
+    const { tensors } = productOf('transformer.h.0.attn.c_attn', 24, 8);
+    const config = { task_type: 'SEQ_CLS', target_modules: ['c_attn'] };
+    const adapter = open(gpt2, config, { ...tensors, 'score.weight': tensor(2, 8) });
+    expect(adapter.replaced).toEqual(['score.weight']);
+    expect(adapter.model.config.head?.kind).toBe('sequence classification');
+  });
+});
+
 describe('matrices of heads that the graph reads turned', () => {
   const latent = base('deepseek_v2', 'DeepseekV2ForCausalLM', {
     ...{ num_key_value_heads: 2, q_lora_rank: null, kv_lora_rank: 6, qk_nope_head_dim: 3, qk_rope_head_dim: 2 },
