@@ -163,4 +163,16 @@ describe.skipIf(!hasModels || !isBuilt)('a search', () => {
     const { hash } = await searched(request);
     expect(hash).toBe(hashOf(await naiveSamples(request)));
   });
+
+  const families = join(VERIFIERS, '..', 'families');
+  it.each(['qwen3.5', 'qwen3-next', 'lfm2', 'mamba2', 'deepseek-v2', 'gpt-oss'])(
+    'gives what the naive reference gives where %s writes: alone, together, with few pages, ahead',
+    { timeout: 600_000 },
+    async (family) => {
+      const request = { ...asked, model: join(families, family), problems: file(SMALL) };
+      const reference = hashOf(await naiveSamples(request));
+      const others = [{}, { atOnce: 1 }, { cacheTokens: 128 }, { ...speculating('on'), parallel: two }];
+      for (const more of others) expect((await searched({ ...request, ...more })).hash).toBe(reference);
+    },
+  );
 });
