@@ -10,6 +10,17 @@ import { checkCalls, someQuestions, stretched } from '../support/pathCalls.js';
 const check = (paths: readonly Path[], limits: WalkLimits): ReturnType<typeof checkCalls> =>
   checkCalls(paths, walk(orderPaths(paths).paths, limits), limits);
 
+/** 40 questions of four tokens behind the same 50. */
+const behindShots = (): Path[] => {
+  const shots = Int32Array.from({ length: 50 }, (_, i) => i);
+  return Array.from({ length: 40 }, (_, question) => ({
+    question,
+    choice: 0,
+    context: Int32Array.from([...shots, 100 + question, 7, 8, 9]),
+    continuation: Int32Array.of(5),
+  }));
+};
+
 describe('the walk', () => {
   it('scores every token of every choice once, after its own path, within any limits', () => {
     fc.assert(
@@ -36,13 +47,7 @@ describe('the walk', () => {
       }),
       { numRuns: 200, seed: 18 },
     );
-    const shots = Int32Array.from({ length: 50 }, (_, i) => i);
-    const paths = Array.from({ length: 40 }, (_, question): Path => ({
-      question,
-      choice: 0,
-      context: Int32Array.from([...shots, 100 + question, 7, 8, 9]),
-      continuation: Int32Array.of(5),
-    }));
+    const paths = behindShots();
     expect(check(paths, { tokens: 18, rows: 100, keys: 1000, cacheRows: 80 })).toEqual({
       tokens: 50 + 40 * 4,
       calls: 12,
@@ -75,13 +80,7 @@ describe('the walk', () => {
   });
 
   it('leaves the states behind shots, so that questions are trees of their own', () => {
-    const shots = Int32Array.from({ length: 50 }, (_, i) => i);
-    const paths = Array.from({ length: 40 }, (_, question): Path => ({
-      question,
-      choice: 0,
-      context: Int32Array.from([...shots, 100 + question, 7, 8, 9]),
-      continuation: Int32Array.of(5),
-    }));
+    const paths = behindShots();
     const calls = [...walk(paths, { tokens: 100, rows: 100, keys: 10_000, cacheRows: 200, states: 16 })];
     expect(calls.map(({ batch }) => batch.tokens.length)).toEqual([54, 100, 56]);
     // In each, how many trees go on from a row of states.
