@@ -1,15 +1,17 @@
 /** `search`: reads problems, opens a generator and a verifier in one engine, and searches for answers. */
 import { clock } from '../driver/phases.js';
-import { modelName } from '../driver/names.js';
+import { isArtifact, modelName } from '../driver/names.js';
 import { VERSION } from '../driver/program.js';
 import type { WithTargetChoice } from '../driver/precision.js';
 import type { Ui } from '../driver/requests.js';
 import { UsageError } from '../errors.js';
 import { journalPath, type RunIdentity } from '../evaluate/journal.js';
 import { claimModelName, modelFolder } from '../evaluate/output.js';
+import { openCheckpoint } from '../models/checkpoint.js';
 import { requireModelAt } from '../models/model/refusals.js';
 import { planSearch } from '../search/plan.js';
 import { searchProblem } from '../search/methods/searchProblem.js';
+import type { PathJudge } from '../search/ports.js';
 import { quoteForShell } from '../system/process.js';
 import { counted } from '../system/text.js';
 import { prepareOutput } from '../system/write.js';
@@ -23,6 +25,7 @@ import { SearchProgress } from './searchProgress.js';
 import { SearchReporter } from './searchReporter.js';
 import type { SearchedProblem, SearchRequest, SearchSummary } from './searchRequest.js';
 import { textFactsOf, textsIdentity } from './textFacts.js';
+import { scoresAnswers } from './verifier.js';
 
 /**
  * `onSearched`: told of each problem as it ends. Undefined where the signal was aborted before all had ended: what had
@@ -39,8 +42,8 @@ export async function search(
   for (const model of [asked.model, ...(verifier === undefined ? [] : [verifier.model])]) requireModelAt(model);
   if (resume && output === undefined)
     throw new UsageError('--resume needs the folder of the search that it continues', 'add --out DIR');
-  // Before anything is loaded. Whether the verifier judges steps is known later.
-  planSearch(asked.options, verifier === undefined ? undefined : 'process');
+  // Before anything is loaded.
+  planSearch(asked.options, verifier && kindOf(verifier.model, asked.init));
   const wanted = asked.modelName ?? modelName(asked.model);
   if (output === undefined) ui.note('no --out: results are printed, nothing is written');
   else prepareOutput(modelFolder(output, wanted));
@@ -55,6 +58,12 @@ export async function search(
   } finally {
     await opened.close();
   }
+}
+
+/** What a verifier judges, as far as its checkpoint says before it is loaded; what else there is will say so later. */
+function kindOf(model: string, { kind }: SearchRequest['init']): PathJudge['kind'] {
+  const isKnown = kind === 'checkpoint' && !isArtifact(model);
+  return isKnown && scoresAnswers(openCheckpoint(model)) ? 'outcome' : 'process';
 }
 
 interface Opened {

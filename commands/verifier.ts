@@ -91,6 +91,10 @@ export function chooseVerifier(
   return { language: found, note };
 }
 
+/** Whether a model's class says that it scores answers as a whole, which is known before it is loaded. */
+export const scoresAnswers = ({ config: { head } }: Pick<Checkpoint, 'config'>): boolean =>
+  head !== undefined && recordOf(head).layout.kind === 'answer';
+
 /** Rejects with UserError where the tokenizer lacks what the verifier needs. */
 export async function openVerifier(
   { config }: Pick<Checkpoint, 'config'>,

@@ -164,6 +164,14 @@ describe.skipIf(!hasModels || !isBuilt)('a search', () => {
     expect(hash).toBe(hashOf(await naiveSamples(request)));
   });
 
+  it('refuses a verifier of whole answers that is to guide steps before it loads anything', async () => {
+    const phases: string[] = [];
+    const ui = { ...SILENT, phase: (name: string) => void phases.push(name) };
+    const request = { ...asked, verifier: { model: join(VERIFIERS, 'llama-seqcls') }, output: temporaryFolder() };
+    await expect(search(request, ui)).rejects.toThrow('judges whole answers and cannot guide beam');
+    expect(phases).toEqual([]);
+  });
+
   const families = join(VERIFIERS, '..', 'families');
   it.each(['qwen3.5', 'qwen3-next', 'lfm2', 'mamba2', 'deepseek-v2', 'gpt-oss'])(
     'gives what the naive reference gives where %s writes: alone, together, with few pages, ahead',
