@@ -147,8 +147,11 @@ function beyondRounding(kernel: AttentionKernel, env: KernelEnv, got: Float64Arr
   }, -Infinity);
 }
 
-/** Bytes that a thread may store for want of registers. Attention within a window or with a cap lacks up to six. */
-const MAX_SPILLED = 24;
+/**
+ * Bytes that a thread may store for want of registers. Attention within a window or with a cap lacks up to six. On
+ * sm_80 the tile that adds an expert of all tokens, times its gate, to a stream in two parts lacks 13.
+ */
+const MAX_SPILLED = 52;
 
 describe.each(FAMILIES)('%s', (architecture, changes) => {
   it('gives what kernel IR says, kernel by kernel', () => {
