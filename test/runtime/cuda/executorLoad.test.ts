@@ -240,7 +240,9 @@ if (hasCxx())
         (reason: unknown) => reason,
       );
       expect(error).toBeInstanceOf(UserError);
-      expect(String(error)).toMatch(/cut\.bin cannot be read at byte 1000: it ends there by now/);
+      // At its end, or at the beginning of a later piece, which is read beside the one that is cut.
+      const at = /cut\.bin cannot be read at byte (\d+): it ends there by now/.exec(String(error))?.[1];
+      expect(Number(at)).toBeGreaterThanOrEqual(1000);
       await expect(load(planLoading(plan, 700), addonWith(2), { plan, target })).rejects.toThrow(UserError);
       target.release();
       expect(fake.live()).toBe(atRest);
