@@ -13,7 +13,7 @@ import { type Checkpoint, openCheckpoint } from '../models/checkpoint.js';
 import { readConfig, textTensor } from '../models/config.js';
 import { besideWeights } from '../models/contents.js';
 import type { Json } from '../models/model/model.js';
-import { type TensorPart, type TurnedPart, type WeightEntry, weightFormat } from '../models/model/tensors.js';
+import { isTurnedPart, type TensorPart, type WeightEntry, weightFormat } from '../models/model/tensors.js';
 import { layOut } from '../models/weights/safetensors.js';
 import { findGgufModel, readWeightFiles } from '../models/weights/weightFiles.js';
 import { at } from '../system/at.js';
@@ -57,8 +57,6 @@ function openMergeable(path: string): Checkpoint {
 
 /** Rows of a stored tensor that a part has, from row `row` of the part on, as a place in the tensor's elements. */
 type Put = (values: Float64Array, row: number, place: (element: number, from: Float64Array) => void) => void;
-
-const isTurnedPart = (part: TensorPart): part is TurnedPart => 'columns' in part;
 
 function putOf(part: TensorPart, columns: number): Put {
   if (!('stride' in part)) throw new Error(`${part.name}: columns of a matrix are none of a published model`);

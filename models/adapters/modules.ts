@@ -10,7 +10,7 @@ import type { Checkpoint } from '../checkpoint.js';
 import { describeModel, readConfig } from '../config.js';
 import { classOf } from '../families/registry.js';
 import type { Model } from '../model/model.js';
-import type { ExpectedTensor, ShapeOf, TensorPart, TurnedPart } from '../model/tensors.js';
+import { type ExpectedTensor, isTurnedPart, type ShapeOf } from '../model/tensors.js';
 
 /** A tensor of the graph that is part of a parameter. */
 export interface Piece {
@@ -72,8 +72,6 @@ const columnsOf = (shape: readonly number[]): number => (shape.length === 1 ? 1 
 /** Rows of a parameter, those of all experts one behind another. */
 const rowsOf = (shape: readonly number[]): number => shape.reduce((all, extent) => all * extent, 1) / columnsOf(shape);
 
-const isTurnedPart = (part: TensorPart): part is TurnedPart => 'columns' in part;
-
 function piecesOf({ shape, parts, partOf, name }: ExpectedTensor, model: Model): readonly Piece[] {
   const order = model.published?.rowOf ?? ((_: string, row: number) => row);
   if (partOf !== undefined)
@@ -95,17 +93,17 @@ function piecesOf({ shape, parts, partOf, name }: ExpectedTensor, model: Model):
       };
       return [{ tensor, rows: block * count, first: 0, of: block * count, rowOf }];
     }
-    // Of a matrix [out, in], the tensor has its rows from `first` on as columns.
+    // The matrix is [out, in]: its rows from `first` on are the columns of the tensor.
     if (!isTurned)
       return [{ tensor, rows: part.columns, first: 0, of: part.rows, rowOf: (row) => first + row, isTransposed: true }];
-    // Of [in, out], a row of the tensor is a column; matrices of experts lie behind one another.
+    // The matrix is [in, out]: its columns are the rows of the tensor. Experts lie one behind another.
     const before = (first / part.columns) * columnsOf(shape);
     const rowOf = (row: number): number => before + part.from + order(tensor, row) * (part.step ?? 1);
     return [{ tensor, rows: part.rows, first: 0, of: part.rows, rowOf }];
   });
 }
 
-/** A parameter that is held as [in, out], as [out, in]. */
+/** The parameter that a tensor of the files holds; one of shape [in, out] is turned. */
 function parameterOf(tensor: ExpectedTensor, model: Model, added: number): Parameter {
   const pieces = piecesOf(tensor, model);
   if (tensor.parts?.every(isTurnedPart) !== true) return { shape: tensor.shape, pieces, added };

@@ -49,6 +49,13 @@ function gathered(values: Float32Array, columns: number, rows: number, rowOf: (r
   return out;
 }
 
+/** The shape of the tensor that a piece of a parameter is. */
+function shapeOf(parameter: Parameter, { of, rows, isTransposed }: Piece): readonly number[] {
+  if (parameter.shape.length === 1) return [of];
+  const columns = columnsOf(parameter);
+  return isTransposed === true ? [columns, rows] : [rows, columns];
+}
+
 /** A and B of a piece: of Wᵀ, Bᵀ and Aᵀ. */
 function factorsOf(
   a: Float32Array,
@@ -150,16 +157,19 @@ class Resolver {
     const columns = shape.length === 1 ? 1 : at(shape, shape.length - 1);
     const { file } = this.of;
     if (isTurned === true || isTransposed === true) {
-      /** [rows, columns] of the parameter, and of the tensor. */
-      const own = (): Float32Array => {
+      const [height, width] = isTransposed === true ? [columns, rows] : [rows, columns];
+      const read = (from: number, count: number): Float32Array => {
         const whole = this.values(tensor);
-        const all = isTurned === true ? transposed(whole, columns, at(shape, 0)) : whole;
-        const values = gathered(all, columns, rows, rowOf);
-        return isTransposed === true ? transposed(values, rows, columns) : values;
+        /** Of the parameter as [out, in]. */
+        const valueAt = (row: number, column: number): number =>
+          whole[isTurned === true ? column * at(shape, 0) + row : row * columns + column]!;
+        const out = new Float32Array(count * width);
+        for (let i = 0; i < count; i++)
+          for (let j = 0; j < width; j++)
+            out[i * width + j] = isTransposed === true ? valueAt(rowOf(j), from + i) : valueAt(rowOf(from + i), j);
+        return out;
       };
-      const width = isTransposed === true ? rows : columns;
-      const read = (from: number, count: number): Float32Array => own().subarray(from * width, (from + count) * width);
-      return { first, count: isTransposed === true ? columns : rows, read };
+      return { first, count: height, read };
     }
     return {
       first,
@@ -217,12 +227,7 @@ class Resolver {
       if (own === undefined && whole === undefined && tokens === undefined) continue;
       this.change([...parts.values(), begin][0]!, {
         tensor,
-        shape:
-          parameter.shape.length === 1
-            ? [piece.of]
-            : piece.isTransposed === true
-              ? [columns, piece.rows]
-              : [piece.rows, columns],
+        shape: shapeOf(parameter, piece),
         from: from ?? tensor,
         begins: whole === undefined ? [] : [this.newRows(whole, parameter, piece)],
         ...(own === undefined ? {} : { product: own }),

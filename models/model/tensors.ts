@@ -110,6 +110,8 @@ export interface ElementsPart {
 /** A part of a tensor. One of more than two dimensions is a matrix of all rows of its last dimension. */
 export type TensorPart = RowsPart | TurnedPart | ColumnsPart | ElementsPart;
 
+export const isTurnedPart = (part: TensorPart): part is TurnedPart => 'columns' in part;
+
 /** The shape of a part of a tensor of this shape. */
 export const partShape = (part: TensorPart, shape: readonly number[]): readonly number[] =>
   'element' in part

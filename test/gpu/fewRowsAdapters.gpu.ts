@@ -10,15 +10,16 @@ import { type CudaGemmSchedule, SHRINK_ROWS } from '../../ir/cuda.js';
 import { ROW_PAD } from '../../ir/plan.js';
 import { roundUp } from '../../ir/types.js';
 import {
-  type AdapterCase,
   adapterCase,
   arrangeAdapters,
   arrangeBase,
   arrangeShrinking,
   interpretAdapters,
+  outputsOf,
   type RowsOfAdapters,
 } from '../codegen/cuda/adapterCases.js';
 import type { Arranged } from '../codegen/cuda/emulate.js';
+import { checkAdapted, same } from './adaptedRows.js';
 import { deviceHere } from './device.js';
 import { Launcher } from './launcher.js';
 
@@ -134,20 +135,7 @@ describe('rows of adapters', { skip }, () => {
         rows.forEach((row, i) => same(row, got.get(name)![CHOSEN[i]!]!, `${name} of row ${CHOSEN[i]}, apart`));
       const without = outputsOf(own, await run(base, MIXED.length), MIXED.length);
       const expected = outputsOf(own, interpretAdapters(own, all), MIXED.length);
-      let changed = 0;
-      for (const [name, rows] of got) {
-        const most = expected.get(name)!.reduce((a, row) => row.reduce((x, y) => Math.max(x, Math.abs(y)), a), 0);
-        rows.forEach((row, i) => {
-          if (MIXED[i]! < 0) same(row, without.get(name)![i]!, `${name} of base row ${i}`);
-          else if (row.some((x, at) => x !== without.get(name)![i]![at])) changed++;
-          if (name === 'nextTail') return;
-          row.forEach((x, at) => {
-            const wanted = expected.get(name)![i]![at]!;
-            assert(Math.abs(x - wanted) <= most / 64, `${name}[${i}, ${at}] is ${x}, not ${wanted}`);
-          });
-        });
-      }
-      assert(changed > 0, 'adapters change nothing');
+      checkAdapted(got, without, expected, MIXED);
     });
 });
 
@@ -155,19 +143,3 @@ const rowsOf = (all: Float64Array, rows: number): Float64Array[] => {
   const width = all.length / rows;
   return Array.from({ length: rows }, (_, row) => all.subarray(row * width, (row + 1) * width));
 };
-
-/** What the kernel writes, a row at a time. */
-const outputsOf = (
-  { kernel }: AdapterCase,
-  values: ReadonlyMap<string, Float64Array>,
-  rows: number,
-): Map<string, Float64Array[]> =>
-  new Map(
-    kernel.segments.flatMap(({ outputs }) =>
-      outputs.map(({ buffer }) => [buffer, rowsOf(values.get(buffer)!, rows)] as const),
-    ),
-  );
-
-function same(got: Float64Array, expected: Float64Array, what: string): void {
-  got.forEach((x, i) => assert(Object.is(x, expected[i]), `${what}: column ${i} is ${x}, not ${expected[i]}`));
-}

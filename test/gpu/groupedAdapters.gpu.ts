@@ -27,6 +27,7 @@ import { inGroups, layerGemm } from '../codegen/cuda/wgmmaKernels.js';
 import { quantizedTensors, safetensorsOf, writeQuantized } from '../support/quantizedCheckpoints.js';
 import { randomNumbers } from '../support/numbers.js';
 import { float, gptqWriter, type StoredBytes } from '../support/quantizeMatrix.js';
+import { checkAdapted, same } from './adaptedRows.js';
 import { DEMO } from './command.js';
 import { deviceHere } from './device.js';
 import { Launcher } from './launcher.js';
@@ -65,10 +66,6 @@ const MIXED = Array.from({ length: 70 }, (_, i) => (i % 7 === 3 ? -1 : (i * 5) %
 /** Some of them, in other company. */
 const CHOSEN = [64, 1, 3, 40];
 
-function same(got: Float64Array, expected: Float64Array, what: string): void {
-  got.forEach((x, i) => assert(Object.is(x, expected[i]), `${what}: column ${i} is ${x}, not ${expected[i]}`));
-}
-
 const isHopper = arch === 'sm_90a' ? skip : 'weights stay in 4 bits on Hopper';
 
 describe('products of weights in groups with adapters', { skip: isHopper }, () => {
@@ -105,20 +102,7 @@ describe('products of weights in groups with adapters', { skip: isHopper }, () =
         rows.forEach((row, i) => same(row, got.get(name)![CHOSEN[i]!]!, `${name} of row ${CHOSEN[i]}, apart`));
       const without = await run(base, MIXED.length);
       const expected = outputsOf(own, interpretAdapters(own, all), MIXED.length);
-      let changed = 0;
-      for (const [name, rows] of got) {
-        const most = expected.get(name)!.reduce((a, row) => row.reduce((x, y) => Math.max(x, Math.abs(y)), a), 0);
-        rows.forEach((row, i) => {
-          if (MIXED[i]! < 0) same(row, without.get(name)![i]!, `${name} of base row ${i}`);
-          else if (row.some((x, at) => x !== without.get(name)![i]![at])) changed++;
-          if (name === 'nextTail') return;
-          row.forEach((x, at) => {
-            const wanted = expected.get(name)![i]![at]!;
-            assert(Math.abs(x - wanted) <= most / 64, `${name}[${i}, ${at}] is ${x}, not ${wanted}`);
-          });
-        });
-      }
-      assert(changed > 0, 'adapters change nothing');
+      checkAdapted(got, without, expected, MIXED);
     });
 });
 

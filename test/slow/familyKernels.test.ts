@@ -151,7 +151,7 @@ function beyondRounding(kernel: AttentionKernel, env: KernelEnv, got: Float64Arr
  * Bytes that a thread may store for want of registers. Attention within a window or with a cap lacks up to six. On
  * sm_80 the tile that adds an expert of all tokens, times its gate, to a stream in two parts lacks 13.
  */
-const MAX_SPILLED = 52;
+const MAX_SPILLED: Readonly<Record<CudaArch, number>> = { sm_80: 52, sm_90a: 24 };
 
 describe.each(FAMILIES)('%s', (architecture, changes) => {
   it('gives what kernel IR says, kernel by kernel', () => {
@@ -195,6 +195,6 @@ describe.each(FAMILIES)('%s', (architecture, changes) => {
     const spilled = compileByNvcc(kernels, arch).map(
       ({ spillStores }, i) => [kernels[i]!.symbol, spillStores] as const,
     );
-    expect(spilled.filter(([, bytes]) => bytes > MAX_SPILLED)).toEqual([]);
+    expect(spilled.filter(([, bytes]) => bytes > MAX_SPILLED[arch])).toEqual([]);
   });
 });

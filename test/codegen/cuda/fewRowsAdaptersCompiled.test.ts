@@ -38,8 +38,8 @@ describe.skipIf(!hasNvcc)('few rows with adapters', () => {
     expect(shrinks.some(({ launch }) => launch.cluster > 1)).toBe(facts === H100);
     for (const { registers, spillStores } of compileByNvcc([...texts, ...shrinks], facts.arch)) {
       expect(registers).toBeLessThanOrEqual(255);
-      // Of 64 rows a few words are put away, of warps that wait for memory; on sm_80 88 bytes without adapters, too.
-      expect(spillStores).toBeLessThanOrEqual(96);
+      // Warps that wait for memory put a few words away where there are 64 rows; on sm_80 88 bytes without adapters.
+      expect(spillStores).toBeLessThanOrEqual(facts === A100 ? 92 : 64);
     }
   });
 });

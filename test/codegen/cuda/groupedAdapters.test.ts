@@ -102,7 +102,7 @@ const CASES: readonly Case[] = [
     schedules: [grouped(8, 32, 128, 2), grouped(64, 64, 128, 2), grouped(16, 16, 256, 3)],
   },
   {
-    // Of two matrices in turns, with ranks of several pieces.
+    // Columns of two matrices take turns, and a rank is several pieces.
     ...{ which: 'gateUp', rank: 128, group: 128, half: 'f16', sizes: SMALL },
     schedules: [grouped(8, 240, 128, 2), grouped(16, 32, 512, 4)],
   },
